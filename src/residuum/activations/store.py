@@ -1,0 +1,440 @@
+"""A folder of activations: a manifest and shards of whole sentences, each whole or absent."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from jaxtyping import Float32, Int
+from safetensors import safe_open
+
+from residuum.alignment import Audit
+from residuum.errors import SettingError, StoreError
+from residuum.files import checksum, clear_disk_errors, read_json, remove_temporaries, whole_file, write_json
+
+FORMAT = "residuum activations"
+VERSION = 1
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What the manifest says of one shard: which sentences, how many rows, and the file's size and checksum."""
+
+    first: int  # sentences first … stop − 1
+    stop: int
+    rows: int = 0
+    absent: list[list[int]] = field(default_factory=list)  # [sentence, word] without a row
+    audit: dict[str, Any] = field(default_factory=dict)
+    bytes: int = 0
+    checksum: str = ""
+
+    @property
+    def written(self) -> bool:
+        """Whether the file was finished."""
+        return bool(self.checksum)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that a store says of itself; the shards' file names follow from their number."""
+
+    model: dict[str, Any]  # name, fingerprint, n_layers, …
+    corpus: dict[str, Any]  # name, fingerprint, language, sentences, words
+    settings: dict[str, Any]  # pooling, dtype, unit, …
+    layers: list[int]
+    widths: list[int]
+    n_heads: int  # 0: no attention
+    shards: list[Shard]
+    environment: dict[str, Any] = field(default_factory=dict)
+    format: str = FORMAT
+    version: int = VERSION
+
+    @property
+    def complete(self) -> bool:
+        """Whether every shard was written."""
+        return all(shard.written for shard in self.shards)
+
+    def differences(self, other: Manifest) -> list[str]:
+        """What another run would do differently, in words; empty if it would write the same store."""
+        mine, theirs = (
+            {"model": m.model["fingerprint"], "corpus": m.corpus["words_fingerprint"], "layers": m.layers, **m.settings}
+            for m in (self, other)
+        )
+        return [f"{key} {mine.get(key)} → {theirs.get(key)}" for key in theirs if mine.get(key) != theirs[key]]
+
+
+@dataclass(frozen=True, eq=False)
+class ActivationStore:
+    """Activations on disk: rows are words (or sentences) in corpus order, one tensor per layer.
+
+    `array` gives words × layers × hidden, memory-mapped; `batches` streams blocks of it.
+    """
+
+    path: Path
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, path: str | Path) -> ActivationStore:
+        """Open a finished store; what is damaged or unfinished is said."""
+        path = Path(path)
+        manifest = read_manifest(path)
+        if not manifest.complete:
+            done = sum(shard.written for shard in manifest.shards)
+            raise StoreError(
+                f"{path} is unfinished ({done} of {len(manifest.shards)} shards); run the same extract command again."
+            )
+        return cls(path, manifest)
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers that are here, by their number in the model."""
+        return self.manifest.layers
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of neurons of each layer that is here."""
+        return self.manifest.widths
+
+    @property
+    def n_rows(self) -> int:
+        """The number of words (or sentences) that have activations."""
+        return sum(shard.rows for shard in self.manifest.shards)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.manifest.model["name"]
+
+    @property
+    def unit(self) -> str:
+        """What a row is: `word` or `sentence`."""
+        return self.manifest.settings["unit"]
+
+    @property
+    def audit(self) -> Audit:
+        """What became of the corpus' words."""
+        return sum((Audit(**shard.audit) for shard in self.manifest.shards), Audit())
+
+    @cached_property
+    def sentences(self) -> list[list[str]]:
+        """The words of every sentence, as they were read."""
+        return [record["words"] for record in read_words(self.path, self.manifest)]
+
+    @cached_property
+    def row_words(self) -> Int[np.ndarray, "row 2"]:
+        """The sentence and word number of every row (word 0 where a row is a sentence)."""
+        if self.unit == "sentence":
+            return np.stack([np.arange(self.n_rows), np.zeros(self.n_rows, dtype=np.int64)], axis=1)
+        absent = {(s, w) for shard in self.manifest.shards for s, w in shard.absent}
+        pairs = [(s, w) for s, words in enumerate(self.sentences) for w in range(len(words))]
+        return np.array([p for p in pairs if p not in absent] if absent else pairs, dtype=np.int64)
+
+    def array(self, layers: Sequence[int] | None = None) -> Float32[np.ndarray, "word layer hidden"]:
+        """All rows of the wanted layers, memory-mapped from a file that is built on first use."""
+        layers = self._known(layers)
+        path = self._cached_array(layers)
+        return np.load(path, mmap_mode="r")
+
+    def batches(
+        self, layers: Sequence[int] | None = None, neurons: Sequence[str] | None = None
+    ) -> Iterator[Float32[np.ndarray, "word ..."]]:
+        """Stream blocks, a shard at a time: words × layers × hidden, or words × neurons for ids such as `3:17`."""
+        if neurons is None:
+            known = self._known(layers)
+            self._common_width(known)
+            for index in range(len(self.manifest.shards)):
+                yield np.stack(self.shard(index, known), axis=1)
+            return
+        wanted = [self._neuron(neuron) for neuron in neurons]
+        known = sorted({layer for layer, _ in wanted})
+        columns = [(known.index(layer), index) for layer, index in wanted]
+        for index in range(len(self.manifest.shards)):
+            blocks = self.shard(index, known)
+            yield np.stack([blocks[layer][:, neuron] for layer, neuron in columns], axis=1)
+
+    def shard(self, index: int, layers: Sequence[int] | None = None) -> list[Float32[np.ndarray, "word hidden"]]:
+        """One shard's wanted layers, each words × hidden, as float32."""
+        return self._tensors(index, [f"layer-{layer}" for layer in self._known(layers)])
+
+    def attention(self, index: int, layers: Sequence[int] | None = None) -> list[list[np.ndarray]]:
+        """One shard's attention: per sentence a list over layers of heads × words × words, rows summing to 1."""
+        if not self.manifest.n_heads:
+            raise StoreError(f"{self.path} holds no attention; extract it with --attention.")
+        known = [layer for layer in self._known(layers) if layer > 0]
+        flat = self._tensors(index, [f"attention-{layer}" for layer in known])
+        lengths = self.lengths(index)
+        stops = np.cumsum(np.square(lengths))[:-1]
+        parts = [np.split(layer, stops) for layer in flat]
+        return [
+            [parts[k][s].reshape(n, n, -1).transpose(2, 0, 1) for k in range(len(known))]
+            for s, n in enumerate(lengths)
+        ]
+
+    def verify(self) -> list[str]:
+        """Read every file again and say what is wrong; an empty list means that nothing is."""
+        faults = []
+        for index in range(len(self.manifest.shards)):
+            try:
+                self._check(index)
+            except StoreError as error:
+                faults.append(str(error))
+        try:
+            read_words(self.path, self.manifest)
+        except StoreError as error:
+            faults.append(str(error))
+        return faults
+
+    def __repr__(self) -> str:
+        return f"ActivationStore({str(self.path)!r}, {self.name}, {self.n_rows:,} {self.unit}s × {len(self.layers)} layers)"
+
+    def _tensors(self, index: int, names: list[str]) -> list[np.ndarray]:
+        self._check_once(index)
+        file = shard_path(self.path, index)
+        if self.manifest.settings["dtype"] == "bfloat16":  # numpy has no such type
+            with safe_open(file, framework="pt") as tensors:
+                return [tensors.get_tensor(name).float().numpy() for name in names]
+        with safe_open(file, framework="numpy") as tensors:
+            return [tensors.get_tensor(name).astype(np.float32, copy=False) for name in names]
+
+    def lengths(self, index: int) -> list[int]:
+        """The number of rows of each sentence of a shard."""
+        shard = self.manifest.shards[index]
+        lengths = [len(words) for words in self.sentences[shard.first : shard.stop]]
+        for sentence, _ in shard.absent:
+            lengths[sentence - shard.first] -= 1
+        return lengths
+
+    @cached_property
+    def _checked(self) -> set[int]:
+        return set()
+
+    def _check_once(self, index: int) -> None:
+        if index not in self._checked:
+            self._check(index)
+            self._checked.add(index)
+
+    def _check(self, index: int) -> None:
+        """A shard that is cut short or altered is never read as right."""
+        file, shard = shard_path(self.path, index), self.manifest.shards[index]
+        if not file.exists():
+            raise StoreError(f"{file} is missing; run the same extract command with --fresh.")
+        size = file.stat().st_size
+        if size != shard.bytes:
+            raise StoreError(f"{file} has {size:,} bytes instead of {shard.bytes:,}; extract again with --fresh.")
+        if checksum(file) != shard.checksum:
+            raise StoreError(f"{file} has been altered (checksum differs); extract again with --fresh.")
+
+    def _known(self, layers: Sequence[int] | None) -> list[int]:
+        if layers is None:
+            return self.layers
+        for layer in layers:
+            if layer not in self.layers:
+                raise SettingError(
+                    f"Layer {layer} is not in {self.path} (it has {_ranges(self.layers)}); extract it with --layers {layer}."
+                )
+        return list(layers)
+
+    def _common_width(self, layers: list[int]) -> int:
+        widths = {self.widths[self.layers.index(layer)] for layer in layers}
+        if len(widths) > 1:
+            raise SettingError(f"Layers {_ranges(layers)} differ in width ({sorted(widths)}); ask for one at a time.")
+        return widths.pop()
+
+    def _neuron(self, neuron: str) -> tuple[int, int]:
+        layer, _, index = str(neuron).partition(":")
+        if not (layer.isdecimal() and index.isdecimal()):
+            raise SettingError(f"Neuron {neuron!r} is not of the form layer:index, for example 3:17.")
+        self._known([int(layer)])
+        width = self.widths[self.layers.index(int(layer))]
+        if int(index) >= width:
+            raise SettingError(f"Neuron {neuron} does not exist: layer {layer} has neurons 0–{width - 1}.")
+        return int(layer), int(index)
+
+    def _cached_array(self, layers: list[int]) -> Path:
+        """The `.npy` that `array` maps, in the store or, where that cannot be written, in the temporary folder."""
+        key = xxhash.xxh3_64_hexdigest(json.dumps([layers, [s.checksum for s in self.manifest.shards]]).encode())
+        path = self.path / f"array-{key}.npy"
+        if not path.exists():
+            try:
+                self._build_array(path, layers)
+            except StoreError:
+                path = Path(tempfile.gettempdir()) / f"residuum-{path.name}"
+                if not path.exists():
+                    self._build_array(path, layers)
+        return path
+
+    def _build_array(self, path: Path, layers: list[int]) -> None:
+        shape = (self.n_rows, len(layers), self._common_width(layers))
+        with whole_file(path) as temporary:
+            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+            row = 0
+            for block in self.batches(layers):
+                array[row : row + len(block)] = block
+                row += len(block)
+            array.flush()
+            del array
+
+
+def open_store(path: str | Path) -> ActivationStore:
+    """Open a finished activation store."""
+    return ActivationStore.open(path)
+
+
+class StoreWriter:
+    """Writes a store shard by shard; begun again with the same manifest, it goes on where it was stopped."""
+
+    def __init__(self, path: Path, manifest: Manifest, words: Sequence[Mapping[str, Any]], *, fresh: bool = False) -> None:
+        self.path = path
+        with clear_disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+            remove_temporaries(path)
+            if fresh:
+                _clear(path)
+        self.manifest = self._resume(manifest)
+        if not (path / "manifest.json").exists():
+            _write_words(path, words)
+            write_json(path / "manifest.json", asdict(self.manifest))
+
+    @property
+    def missing(self) -> list[int]:
+        """The shards that are still to be written."""
+        return [i for i, shard in enumerate(self.manifest.shards) if not shard.written]
+
+    def write(self, index: int, tensors: Mapping[str, Any], **facts: Any) -> None:
+        """Write one shard (torch tensors by name), then note it and its facts (rows, absent, audit) in the manifest."""
+        file = shard_path(self.path, index)
+        with whole_file(file) as temporary:
+            _save(tensors, temporary)
+            size, digest = temporary.stat().st_size, checksum(temporary)
+        shards = list(self.manifest.shards)
+        shards[index] = replace(shards[index], **facts, bytes=size, checksum=digest)
+        self.manifest = replace(self.manifest, shards=shards)
+        write_json(self.path / "manifest.json", asdict(self.manifest))
+
+    def _resume(self, manifest: Manifest) -> Manifest:
+        if not (self.path / "manifest.json").exists():
+            _clear(self.path)
+            if any(self.path.iterdir()):
+                raise StoreError(f"{self.path} is not empty and holds no activations; choose another folder.")
+            return manifest
+        found = read_manifest(self.path)
+        differences = found.differences(manifest)
+        if differences:
+            raise StoreError(
+                f"{self.path} holds other activations ({'; '.join(differences)}); choose another folder or pass --fresh."
+            )
+        return found
+
+
+def shard_path(folder: Path, index: int) -> Path:
+    """Where shard `index` of a store is."""
+    return folder / f"shard-{index:05d}.safetensors"
+
+
+def plan_shards(sentences: Sequence[Sequence[str]], shard_words: int) -> list[Shard]:
+    """Cut a corpus into runs of whole sentences of about `shard_words` words: the same for every model."""
+    shards, first, size = [], 0, 0
+    for i, words in enumerate(sentences):
+        if size and size + len(words) > shard_words:
+            shards.append(Shard(first, i))
+            first, size = i, 0
+        size += len(words)
+    return [*shards, Shard(first, len(sentences))]
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check a store's manifest."""
+    if not path.exists():
+        raise StoreError(f"{path} does not exist; expected an activation store (see `residuum extract`).")
+    if not (path / "manifest.json").exists():
+        raise StoreError(f"{path} is not an activation store: it has no manifest.json.")
+    raw = read_json(path / "manifest.json")
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise StoreError(f"{path}/manifest.json is not a manifest of activations.")
+    if raw.get("version") != VERSION:
+        raise StoreError(
+            f"{path} has format version {raw.get('version')}; this residuum reads version {VERSION}. Extract it again."
+        )
+    try:
+        return Manifest(**{**raw, "shards": [Shard(**shard) for shard in raw["shards"]]})
+    except (TypeError, KeyError) as error:
+        raise StoreError(f"{path}/manifest.json is damaged ({error}).") from None
+
+
+def words_fingerprint(words: Sequence[Mapping[str, Any]]) -> str:
+    """A hash of the words of all sentences: two stores over the same words have the same one."""
+    digest = xxhash.xxh3_128()
+    for record in words:
+        digest.update(json.dumps([record["words"], record.get("pair")], ensure_ascii=False).encode())
+    return digest.hexdigest()
+
+
+def read_words(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
+    """The sentences of a store, checked against the manifest."""
+    file = path / "words.jsonl"
+    try:
+        with file.open(encoding="utf-8") as lines:
+            records = [json.loads(line) for line in lines]
+        intact = words_fingerprint(records) == manifest.corpus["words_fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{file} cannot be read ({error}); extract again with --fresh.") from None
+    if not intact:
+        raise StoreError(f"{file} has been altered (its words differ from the manifest's); extract again with --fresh.")
+    return records
+
+
+def check_same_words(stores: Sequence[ActivationStore]) -> None:
+    """Refuse to compare stores over different words, and say which sentence differs first."""
+    first = stores[0]
+    for other in stores[1:]:
+        if other.unit != first.unit:
+            raise StoreError(f"{first.path} has a row per {first.unit}, {other.path} per {other.unit}.")
+        if other.manifest.corpus["words_fingerprint"] == first.manifest.corpus["words_fingerprint"]:
+            continue
+        pairs = zip(first.sentences, other.sentences, strict=False)
+        differing = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        if differing is None:
+            found = f"{len(first.sentences)} and {len(other.sentences)} sentences"
+        else:
+            found = (
+                f"sentence {differing + 1} is {' '.join(first.sentences[differing])[:60]!r} in the one and "
+                f"{' '.join(other.sentences[differing])[:60]!r} in the other"
+            )
+        raise StoreError(f"{first.path} and {other.path} are over different words: {found}. Extract both from one corpus.")
+
+
+def _write_words(path: Path, words: Sequence[Mapping[str, Any]]) -> None:
+    with whole_file(path / "words.jsonl") as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in words)
+
+
+def _save(tensors: Mapping[str, Any], path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+def _clear(path: Path) -> None:
+    """Remove what a store consists of, and nothing else that a user may keep there."""
+    for pattern in ("manifest.json", "words.jsonl", "shard-*.safetensors", "array-*.npy"):
+        for file in path.glob(pattern):
+            file.unlink()
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """0, 1, 2, 5 → `0–2, 5`."""
+    runs: list[list[int]] = []
+    for n in sorted(numbers):
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)

@@ -1,0 +1,294 @@
+"""Records with named columns, from whatever source, as a corpus."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from sys import intern
+
+from residuum.corpus.corpus import Corpus, SentenceLabels, WrittenText
+from residuum.corpus.lines import spaced_spans
+from residuum.corpus.options import Column, Options
+from residuum.errors import CorpusError
+
+# The columns that hold text in GLUE, XNLI and the like, in lower case: first and second segment.
+TEXT_COLUMNS: tuple[tuple[str, str | None], ...] = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text_a", "text_b"),
+    ("#1 string", "#2 string"),
+    ("tokens", None),
+    ("words", None),
+    ("sentence", None),
+    ("text", None),
+)
+LABEL_COLUMNS = ("label", "labels", "gold_label", "score", "quality", "is_duplicate")
+REGRESSION_COLUMNS = ("score",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record: where it stands, its values, and what is wrong with it if it could not be read."""
+
+    place: str
+    values: Mapping[str, object]
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records that are still to be read, and what is known of their columns before.
+
+    `rows` yields the records with at least the columns it is given; `named` is false if they are only numbered.
+    """
+
+    source: str
+    columns: list[str]
+    rows: Callable[[list[str]], Iterator[Row]]
+    named: bool = True
+    lists: frozenset[str] = frozenset()
+    floats: frozenset[str] = frozenset()
+    class_names: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def corpus_of_table(table: Table, options: Options) -> Corpus:
+    """The corpus of a table: sentences with labels, pairs of them, or lists of words with lists of labels."""
+    text, pair = _text_columns(table, options)
+    label = _label_column(table, options)
+    if text in table.lists:
+        return _word_level(table, text, label, options)
+    return _sentence_level(table, text, pair, label, options)
+
+
+def known_text_columns(columns: list[str]) -> tuple[str, str | None] | None:
+    """The columns that hold the text by their names, or None."""
+    by_name = {column.strip().lower(): column for column in columns}
+    for first, second in TEXT_COLUMNS:
+        if first in by_name and (second is None or second in by_name):
+            return by_name[first], second and by_name[second]
+    return None
+
+
+class _Fault(Exception):
+    """What is wrong with one record."""
+
+
+def _text_columns(table: Table, options: Options) -> tuple[str, str | None]:
+    if options.text is not None:
+        pair = None if options.pair is None else _column(table, options.pair, "pair")
+        return _column(table, options.text, "text"), pair
+    known = known_text_columns(table.columns) if table.named else None
+    if known is None:
+        raise CorpusError(
+            f"{table.source}: none of the columns is known to hold text; {_there_are(table)}. "
+            "Name it, for instance text='sentence', or text=0 for the first column."
+        )
+    return known
+
+
+def _label_column(table: Table, options: Options) -> str | None:
+    if options.label is not None:
+        return _column(table, options.label, "label")
+    by_name = {column.strip().lower(): column for column in table.columns} if table.named else {}
+    return next((by_name[name] for name in LABEL_COLUMNS if name in by_name), None)
+
+
+def _column(table: Table, column: Column, what: str) -> str:
+    if isinstance(column, int) and 0 <= column < len(table.columns):
+        return table.columns[column]
+    if isinstance(column, str) and table.named and column in table.columns:
+        return column
+    raise CorpusError(f"{table.source} has no column {column!r} for {what}; {_there_are(table)}.")
+
+
+def _there_are(table: Table) -> str:
+    if table.named:
+        return "it has " + ", ".join(map(repr, table.columns))
+    last = len(table.columns) - 1
+    return (
+        f"its first line is not a header, so its columns are numbered 0 to {last} unless columns= names them"
+    )
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What one row gives: its number, segments as written, words, sentence label and word labels."""
+
+    number: int
+    segments: list[str]
+    words: list[str]
+    target: str | float | None
+    labels: dict[str, list[str | None]]
+
+
+def _sentence_level(table: Table, text: str, pair: str | None, label: str | None, options: Options) -> Corpus:
+    columns = [text] if pair is None else [text, pair]
+    regression = _is_regression(table, label, options)
+
+    def parse(number: int, row: Row) -> _Record | None:
+        segments = [_text(row, column) for column in columns]
+        target = None if label is None else _target(table, row, label, regression)
+        filled = all(segment.strip() for segment in segments)
+        return _Record(number, segments, segments[0].split(), target, {}) if filled else None
+
+    records, skipped = _records(table, columns if label is None else [*columns, label], parse, options)
+    sentences = [record.words for record in records]
+    texts = [record.segments[0] for record in records]
+    pair_texts = None if pair is None else [record.segments[1] for record in records]
+    return Corpus(
+        name=table.source,
+        sentences=sentences,
+        sentence_labels=_targets(table, label, records),
+        pairs=None if pair_texts is None else [segment.split() for segment in pair_texts],
+        ids=[str(record.number) for record in records],
+        skipped=skipped,
+        written=WrittenText(texts, spaced_spans(sentences, texts), pair_texts)
+        if options.as_written
+        else None,
+    )
+
+
+def _word_level(table: Table, text: str, label: str | None, options: Options) -> Corpus:
+    """Lists of words, with the labels asked for, or all columns of lists that are always as long as the words."""
+    if options.as_written or options.pair is not None:
+        raise CorpusError(
+            f"{table.source} holds lists of words: it has neither pairs nor the text as written."
+        )
+    asked = options.label is not None and label in table.lists
+    names = [label] if asked and label is not None else sorted(table.lists - {text})
+    sentence_label = None if label in table.lists else label
+    regression = _is_regression(table, sentence_label, options)
+
+    def parse(number: int, row: Row) -> _Record | None:
+        words = _words(row, text)
+        labels = {name: _word_labels(table, row, name) for name in names}
+        if asked and len(labels[names[0]]) != len(words):
+            raise _Fault(
+                f"found {len(labels[names[0]])} labels {names[0]!r}; expected {len(words)}, one a word"
+            )
+        target = None if sentence_label is None else _target(table, row, sentence_label, regression)
+        return _Record(number, [], words, target, labels) if words else None
+
+    needed = [text, *names] if sentence_label is None else [text, *names, sentence_label]
+    records, skipped = _records(table, needed, parse, options)
+    fitting = [
+        name for name in names if all(len(record.labels[name]) == len(record.words) for record in records)
+    ]
+    if len(fitting) < len(names):
+        skipped["columns whose lists do not fit the words"] = len(names) - len(fitting)
+    return Corpus(
+        name=table.source,
+        sentences=[record.words for record in records],
+        labels={name: [record.labels[name] for record in records] for name in fitting},
+        sentence_labels=_targets(table, sentence_label, records),
+        ids=[str(record.number) for record in records],
+        skipped=skipped,
+    )
+
+
+def _records(
+    table: Table, columns: list[str], parse: Callable[[int, Row], _Record | None], options: Options
+) -> tuple[list[_Record], dict[str, int]]:
+    """The records that can be used, up to the limit, and the counts of the others, unless one is an error."""
+    records: list[_Record] = []
+    skipped: Counter[str] = Counter()
+    for number, row in enumerate(table.rows(columns), 1):
+        try:
+            record = parse(number, row)
+        except _Fault as fault:
+            if options.on_error == "raise":
+                raise CorpusError(
+                    f"{table.source}, {row.place}: {fault} (on_error='skip' leaves it out)."
+                ) from None
+            skipped["malformed rows"] += 1
+            continue
+        if record is None:
+            skipped["blank texts"] += 1
+        else:
+            records.append(record)
+        if len(records) == options.limit:
+            break
+    return records, dict(skipped)
+
+
+def _targets(table: Table, label: str | None, records: list[_Record]) -> dict[str, SentenceLabels]:
+    if label is None:
+        return {}
+    return {label if table.named else "label": [record.target for record in records]}
+
+
+def _is_regression(table: Table, label: str | None, options: Options) -> bool:
+    if options.regression is not None or label is None:
+        return bool(options.regression)
+    return label in table.floats or (table.named and label.strip().lower() in REGRESSION_COLUMNS)
+
+
+def _value(row: Row, column: str) -> object:
+    if row.fault is not None:
+        raise _Fault(row.fault)
+    if column not in row.values:
+        raise _Fault(f"found no {column!r}; expected it as in the first record")
+    return row.values[column]
+
+
+def _text(row: Row, column: str) -> str:
+    value = _value(row, column)
+    return "" if value is None else _unicode(value, f"{column!r}")
+
+
+def _words(row: Row, column: str) -> list[str]:
+    return [_unicode(word, "a word") for word in _list(row, column)]
+
+
+def _unicode(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise _Fault(f"found {value!r} for {what}; expected text")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise _Fault(f"found half a surrogate pair in {what}; expected Unicode text")
+    return value
+
+
+def _list(row: Row, column: str) -> list:
+    value = _value(row, column)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _Fault(f"found {value!r} for {column!r}; expected a list as in the first record")
+    return value
+
+
+def _word_labels(table: Table, row: Row, column: str) -> list[str | None]:
+    names = table.class_names.get(column)
+    return [_label(value, names) for value in _list(row, column)]
+
+
+def _target(table: Table, row: Row, column: str, regression: bool) -> str | float | None:
+    value = _value(row, column)
+    return _number(value) if regression else _label(value, table.class_names.get(column))
+
+
+def _number(value: object) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise _Fault(f"found the label {value!r}; expected a number (or regression=False)") from None
+    if not math.isfinite(number):
+        raise _Fault(f"found the label {value!r}; expected a finite number")
+    return number
+
+
+def _label(value: object, class_names: list[str] | None) -> str | None:
+    """A class as text; Hugging Face numbers the classes and marks a missing one by a negative number."""
+    if value is None or value == "":
+        return None
+    if class_names is not None and isinstance(value, int):
+        return class_names[value] if value >= 0 else None
+    if isinstance(value, float):
+        return None if math.isnan(value) else f"{value:g}"
+    if isinstance(value, str):
+        return intern(_unicode(value, "a label"))
+    return str(value)

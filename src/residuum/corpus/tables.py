@@ -1,0 +1,177 @@
+"""Files of records: TSV, CSV, JSON, JSON lines and parquet."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from residuum.corpus.corpus import Corpus
+from residuum.corpus.files import numbered_lines, whole_text
+from residuum.corpus.options import Options
+from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
+from residuum.errors import CorpusError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+Cells = tuple[int, list[str] | str]
+
+
+def read_tsv(path: Path, options: Options) -> Corpus:
+    """Tab-separated values without quoting, as GLUE ships them."""
+    lines = numbered_lines(path)
+    return corpus_of_table(
+        _delimited(path, ((number, line.split("\t")) for number, line in lines), options), options
+    )
+
+
+def read_csv(path: Path, options: Options) -> Corpus:
+    """Comma-separated values, quoted where needed."""
+    return corpus_of_table(_delimited(path, _csv_cells(path), options), options)
+
+
+def read_json(path: Path, options: Options) -> Corpus:
+    """A list of records, or an object whose values are records."""
+    try:
+        content = json.loads(whole_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CorpusError(f"{path} is not JSON: {error}.") from error
+    records = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(records, list):
+        raise CorpusError(
+            f"{path} holds {_kind(records)}; expected a list of records, or an object of records."
+        )
+    rows = (_record_row(f"record {number}", record) for number, record in enumerate(records, 1))
+    return corpus_of_table(_table_of_rows(path, rows), options)
+
+
+def read_jsonl(path: Path, options: Options) -> Corpus:
+    """A JSON record a line."""
+    rows = (_line_row(number, line) for number, line in numbered_lines(path) if line.strip())
+    return corpus_of_table(_table_of_rows(path, rows), options)
+
+
+def read_parquet(path: Path, options: Options) -> Corpus:
+    """A parquet file, of which only the columns that are needed are read."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (arrow.ArrowException, OSError) as error:
+        raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
+    schema = file.schema_arrow
+    table = Table(
+        source=str(path),
+        columns=schema.names,
+        rows=lambda columns: _parquet_rows(path, file, columns),
+        lists=frozenset(
+            f.name for f in schema if arrow.types.is_list(f.type) or arrow.types.is_large_list(f.type)
+        ),
+        floats=frozenset(f.name for f in schema if arrow.types.is_floating(f.type)),
+    )
+    return corpus_of_table(table, options)
+
+
+def is_header(cells: Sequence[str], options: Options) -> bool:
+    """Whether the first cells name the columns: one is known, or one is asked for."""
+    asked = {options.text, options.pair, options.label}
+    return known_text_columns(list(cells)) is not None or any(cell in asked for cell in cells)
+
+
+def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
+    """The table of a delimited file, whose columns `columns` names, or its first line if that is a header."""
+    first = next(cells, None)
+    if first is None or isinstance(first[1], str):
+        raise CorpusError(
+            f"{path}, line 1: found {first[1] if first else 'nothing'}; expected a line of cells."
+        )
+    named = options.columns is not None
+    has_header = not named and is_header(first[1], options)
+    columns = [str(number) for number in range(len(first[1]))]
+    if options.columns is not None:
+        columns = [name or str(number) for number, name in enumerate(options.columns)]
+    elif has_header:
+        columns = first[1]
+    if len(set(columns)) < len(columns):
+        raise CorpusError(
+            f"{path}, line 1: two columns have the same name in {columns}; name them with columns=."
+        )
+    data = cells if has_header else chain([first], cells)
+    return Table(str(path), columns, lambda _: _rows(data, columns), named=named or has_header)
+
+
+def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
+    for number, found in cells:
+        place = f"line {number}"
+        if isinstance(found, str):
+            yield Row(place, {}, fault=f"found {found}; expected comma-separated values")
+        elif not any(map(str.strip, found)):
+            yield Row(place, dict.fromkeys(columns))
+        elif len(found) != len(columns):
+            yield Row(
+                place, {}, fault=f"found {len(found)} fields; expected {len(columns)}: {', '.join(columns)}"
+            )
+        else:
+            yield Row(place, dict(zip(columns, found, strict=True)))
+
+
+def _csv_cells(path: Path) -> Iterator[Cells]:
+    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield reader.line_num, f"bad quoting ({error})"
+        else:
+            yield reader.line_num, cells
+
+
+def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
+    """The table of JSON records, whose columns are those of the first."""
+    first = next(rows, None)
+    if first is None:
+        raise CorpusError(f"{path} holds no record; expected one or more.")
+    if first.fault:
+        raise CorpusError(f"{path}, {first.place}: {first.fault}.")
+    values = first.values
+    return Table(
+        source=str(path),
+        columns=list(values),
+        rows=lambda _: chain([first], rows),
+        lists=frozenset(name for name, value in values.items() if isinstance(value, list)),
+        floats=frozenset(name for name, value in values.items() if isinstance(value, float)),
+    )
+
+
+def _line_row(number: int, line: str) -> Row:
+    place = f"line {number}"
+    try:
+        return _record_row(place, json.loads(line))
+    except (json.JSONDecodeError, RecursionError) as error:
+        return Row(place, {}, fault=f"found {line[:60]!r}, which is not JSON ({error})")
+
+
+def _record_row(place: str, record: object) -> Row:
+    if isinstance(record, dict):
+        return Row(place, record)
+    return Row(place, {}, fault=f"found {_kind(record)}; expected an object with named values")
+
+
+def _parquet_rows(path: Path, file: "ParquetFile", columns: list[str]) -> Iterator[Row]:
+    try:
+        batches = file.iter_batches(batch_size=1000, columns=columns)
+        values = (values for batch in batches for values in batch.to_pylist())
+        for number, record in enumerate(values, 1):
+            yield Row(f"row {number}", record)
+    except OSError as error:
+        raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,35 @@
+"""The errors that a user's input can cause.
+
+ResiduumError
+├── SettingError   an option or argument has a value that cannot be used
+├── CorpusError    a text, treebank or table cannot be read, or two do not match
+├── ModelError     a model or tokenizer cannot be loaded or used this way
+├── StoreError     an activation store or a run folder is damaged, missing or of another kind
+└── DataError      the numbers cannot be analysed: NaN, one class, too few words
+
+Every message says what was found, what was expected and what to do.
+"""
+
+
+class ResiduumError(Exception):
+    """The base of every error that a user's input can cause; the command line shows it in one line."""
+
+
+class SettingError(ResiduumError, ValueError):
+    """An option or argument has a value that cannot be used."""
+
+
+class CorpusError(ResiduumError, ValueError):
+    """A text, treebank or table cannot be read, or two of them do not match."""
+
+
+class ModelError(ResiduumError):
+    """A model or tokenizer cannot be loaded, or cannot be used this way."""
+
+
+class StoreError(ResiduumError):
+    """An activation store or a run folder is damaged, missing or of another kind."""
+
+
+class DataError(ResiduumError, ValueError):
+    """The numbers cannot be analysed: NaN, one class, too few words."""

@@ -1,0 +1,57 @@
+"""What may enter the maths: numpy or torch arrays of finite numbers, upcast where they are too narrow."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from residuum.errors import DataError
+
+# A fourth power of any float32 number, summed over words and neurons, stays inside float64; larger numbers may not.
+LARGEST = 1e60
+
+
+def as_float_array(values: Any) -> Float[np.ndarray, "..."]:
+    """The numbers as a float32 or float64 numpy array; float16, bfloat16, integers and torch tensors are upcast."""
+    if hasattr(values, "detach"):
+        values = _from_torch(values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise DataError(
+            f"Found an array of {array.dtype}; expected real numbers. Convert it to float32 or float64 first."
+        )
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def as_matrix(values: Any, name: str = "The array") -> Float[np.ndarray, "word neuron"]:
+    """The numbers as a finite `words × neurons` matrix; `name` begins the message when they are not."""
+    array = as_float_array(values)
+    if array.ndim != 2 or 0 in array.shape:
+        raise DataError(
+            f"{name} has shape {array.shape}; expected words × neurons, both at least 1. "
+            "Reshape it, and leave out empty corpora and layers."
+        )
+    require_finite([array], first_word=0, name=name)
+    return array
+
+
+def require_finite(
+    layers: Sequence[Float[np.ndarray, "word _"] | None], *, first_word: int, name: str = "The data"
+) -> None:
+    """Raise a DataError that names word, layer and neuron of the first number that is NaN, infinite or too large."""
+    for index, layer in enumerate(layers):
+        if layer is None or layer.size == 0 or np.abs(layer).max() < LARGEST:
+            continue
+        word, neuron = np.argwhere(~(np.abs(layer) < LARGEST))[0]
+        raise DataError(
+            f"{name} holds {layer[word, neuron]} at word {first_word + word} (row), layer {index}, "
+            f"neuron {neuron} (column); expected finite numbers below {LARGEST:g}. "
+            "Look for a half-precision overflow in the model, or rescale the activations."
+        )
+
+
+def _from_torch(tensor: Any) -> np.ndarray:
+    """A detached CPU copy or view; numpy has no bfloat16, and half precision is upcast anyway."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()

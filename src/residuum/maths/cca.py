@@ -1,0 +1,125 @@
+"""Canonical correlations and regressions between layers, from their moments.
+
+With S_xx = V Λ Vᵀ the left singular vectors of the centred X are X V Λ^-½, so all that the formulas of Wu et al.
+(2020, appendix A) take from X and Y is in the whitened cross-scatter W_xᵀ S_xy W_y, W = V Λ^-½.
+Singular values of X are resolved down to about 1e-7 of the largest; directions below that are rounding and are left out.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from residuum.errors import SettingError
+from residuum.maths.moments import EPSILON, LayerMoments, PairMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Subspace:
+    """k directions of one layer: `whitening` W with Wᵀ S W = 1, and `loadings` Wᵀ S, the neurons in those directions."""
+
+    whitening: Float[np.ndarray, "neuron direction"]
+    loadings: Float[np.ndarray, "direction neuron"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSpectra:
+    """The decompositions of one layer, each made once however many layers it is compared with."""
+
+    layer: LayerMoments
+
+    def principal(self, variance: float, *, standardize: bool) -> Subspace:
+        """The fewest principal directions that reach the share `variance` of the layer's variance.
+
+        `standardize` gives every neuron variance 1 first. All directions (`variance=1`) span the same space either
+        way; they are then taken from the standardised neurons, which resolve small neurons beside large ones.
+        """
+        if not 0 < variance <= 1:
+            raise SettingError(f"variance is {variance}; expected a share above 0 and at most 1, such as 0.99.")
+        scale = self.layer.deviation if standardize or variance == 1 else np.ones(len(self.layer.mean))
+        values, vectors = self._standardized if standardize or variance == 1 else self._plain
+        values = values[values > len(values) * EPSILON * values[0]]
+        kept = directions_for_share(values, variance)
+        roots, vectors = np.sqrt(values[:kept]), vectors[:, :kept]
+        loadings = roots[:, None] * vectors.T
+        return Subspace(_divide(vectors, scale[:, None]) / roots, loadings if standardize else loadings * scale)
+
+    @cached_property
+    def regression(self) -> Float[np.ndarray, "neuron direction"]:
+        """The whitening W of every direction that can be told from rounding, for the projection on the layer.
+
+        The cut-off lies just above what rounding leaves in an eigenvalue that is 0 (3 ε λ₁ at most in practice), so
+        it keeps what least squares on the arrays would keep. A rounding direction that slips in is harmless here: the
+        regressand's scatter along it is of order ε, its share of R² of order ε²/(8 ε).
+        """
+        values, vectors = self._standardized
+        kept = values > 8 * EPSILON * values[0]
+        return _divide(vectors[:, kept], self.layer.deviation[:, None]) / np.sqrt(values[kept])
+
+    @cached_property
+    def _plain(self) -> tuple[np.ndarray, np.ndarray]:
+        return _descending_eigh(self.layer.scatter)
+
+    @cached_property
+    def _standardized(self) -> tuple[np.ndarray, np.ndarray]:
+        deviation = self.layer.deviation
+        return _descending_eigh(_divide(_divide(self.layer.scatter, deviation), deviation[:, None]))
+
+
+@dataclass(frozen=True, eq=False)
+class Canonical:
+    """`correlations` ρ of the directions of two layers, largest first, and the weight of each from either side."""
+
+    correlations: Float[np.ndarray, " canonical"]
+    x_weights: Float[np.ndarray, " canonical"]
+    y_weights: Float[np.ndarray, " canonical"]
+
+    def mean(self, top_k: int | None = None) -> float:
+        """SVCCA similarity: the mean of ρ, or of its `top_k` largest; 0 when a layer has no variance."""
+        return float(self.correlations[:top_k].mean()) if len(self.correlations) else 0.0
+
+    def weighted_means(self) -> tuple[float, float]:
+        """PWCCA similarity of x to y and of y to x: Σ α ρ, α the normalised weights of x, of y."""
+        return _weighted_mean(self.correlations, self.x_weights), _weighted_mean(self.correlations, self.y_weights)
+
+
+def canonical(pair: PairMoments, x: Subspace, y: Subspace) -> Canonical:
+    """U, ρ, V = SVD(X'ᵀY'), the weights from abs((X'U)ᵀX) and abs((Y'V)ᵀY) summed over neurons."""
+    whitened = x.whitening.T @ pair.cross @ y.whitening
+    u, correlations, vt = np.linalg.svd(whitened, full_matrices=False)
+    x_weights = np.abs(u.T @ x.loadings).sum(axis=1)
+    y_weights = np.abs(vt @ y.loadings).sum(axis=1)
+    return Canonical(np.minimum(correlations, 1.0), x_weights, y_weights)
+
+
+def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " neuron"]:
+    """R of the least-squares regression of each neuron of x on all of y: ‖prediction‖ / ‖regressand‖, both centred.
+
+    R_k² = ‖W_yᵀ S_yx[:, k]‖² / S_xx[k, k]; a constant neuron has R = 0.
+    """
+    explained = np.linalg.norm(y.regression.T @ pair.cross.T, axis=0)
+    return np.minimum(_divide(explained, pair.x.deviation), 1.0)
+
+
+def directions_for_share(values: Float[np.ndarray, " direction"], variance: float) -> int:
+    """The smallest number of leading `values` (descending) whose sum reaches the share `variance` of their total."""
+    if variance == 1 or len(values) == 0:
+        return len(values)
+    share = np.cumsum(values) / values.sum()
+    # A share that is met exactly, as by 2 of 4 equal values at ½, must not be missed by rounding.
+    return int(np.searchsorted(share, variance * (1 - 1e-12))) + 1
+
+
+def _descending_eigh(matrix: Float[np.ndarray, "neuron neuron"]) -> tuple[np.ndarray, np.ndarray]:
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b, and 0 where b is 0: constant neurons take no part."""
+    return np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=b > 0)
+
+
+def _weighted_mean(values: Float[np.ndarray, " canonical"], weights: Float[np.ndarray, " canonical"]) -> float:
+    return float(weights @ values / weights.sum()) if len(values) else 0.0

@@ -1,0 +1,194 @@
+"""Correlation clustering: neurons that rise and fall together are one (Dalvi et al. 2020, §5.2).
+
+correlation → distance 1 − |corr| → average linkage, once → cut at any number of thresholds → one
+representative of each cluster.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from residuum.errors import DataError, SettingError
+from residuum.maths.neuron_ids import NeuronLayout
+
+Representative = Literal["random", "medoid", "first"]
+Labels = Int[np.ndarray, " neuron"]
+
+
+def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float) -> Labels:
+    """Cluster label of each neuron at one threshold c_t; labels count from 0 in order of first member."""
+    correlation, constant = neuron_correlation(x)
+    return cluster_correlation(correlation, constant).labels(threshold)
+
+
+def cluster_correlation(
+    correlation: Float[np.ndarray, "neuron neuron"], constant: Bool[np.ndarray, " neuron"] | None = None
+) -> "Clustering":
+    """The average-linkage tree of 1 − |correlation|, from which every threshold is cut.
+
+    `constant` marks neurons without variance; without it they are the rows whose diagonal is 0 or NaN. The
+    tree is scipy's, on float64 distances. Memory beside the correlation: 8·D·(D−1) bytes (0.8 GB for 9,984
+    neurons).
+    """
+    constant = _constant_neurons(correlation) if constant is None else np.asarray(constant, bool)
+    distances = correlation_distances(correlation, constant)
+    return Clustering(linkage(distances, method="average"), correlation, constant)
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """The merge tree of the neurons; every threshold c_t ∈ [0, 1] is a cut through it.
+
+    A cut joins neurons whose clusters are at most c_t apart on average. c_t = 0 keeps every neuron, even
+    exact duplicates. A constant neuron correlates with nothing, so below c_t = 1 it is a cluster of its own.
+    """
+
+    tree: Float[np.ndarray, "merge 4"]
+    correlation: Float[np.ndarray, "neuron neuron"]
+    constant: Bool[np.ndarray, " neuron"]
+
+    @property
+    def n_constant(self) -> int:
+        """Neurons without variance: they survive as clusters of their own, so they are counted apart."""
+        return int(self.constant.sum())
+
+    def labels(self, threshold: float) -> Labels:
+        """Cluster of each neuron at c_t, counted from 0 in order of first member."""
+        if not 0 <= threshold <= 1:
+            raise SettingError(f"The clustering threshold is {threshold}; it must lie between 0 and 1.")
+        if threshold == 0:
+            return np.arange(len(self.constant))
+        return by_first_member(fcluster(self.tree, threshold, criterion="distance"))
+
+    def representatives(
+        self, threshold: float, rule: Representative = "random", generator: np.random.Generator | None = None
+    ) -> Int[np.ndarray, " cluster"]:
+        """One neuron per cluster, ascending: a random one, the medoid, or the first (lowest layer)."""
+        labels = self.labels(threshold)
+        if rule == "medoid":
+            return np.sort(medoids(self.correlation, labels, self.constant))
+        if rule == "first":
+            return np.sort(np.unique(labels, return_index=True)[1])
+        if rule != "random":
+            raise SettingError(f"There is no representative rule {rule!r}; choose random, medoid or first.")
+        if generator is None:
+            raise SettingError("Random representatives need a generator, so that the choice can be repeated.")
+        return np.sort(random_members(labels, generator))
+
+    def survivors(
+        self,
+        layout: NeuronLayout,
+        thresholds: Sequence[float],
+        rule: Representative = "random",
+        generator: np.random.Generator | None = None,
+    ) -> Int[np.ndarray, "layer threshold"]:
+        """Representatives per layer and threshold (table 5.1 of the thesis on distilled models: `first`)."""
+        kept = [self.representatives(threshold, rule, generator) for threshold in thresholds]
+        return np.stack([layout.spread(neurons) for neurons in kept], axis=1)
+
+
+def neuron_correlation(
+    x: Float[np.ndarray, "word neuron"],
+) -> tuple[Float[np.ndarray, "neuron neuron"], Bool[np.ndarray, " neuron"]]:
+    """Pearson correlation of every pair of neurons, and which neurons are constant.
+
+    A constant neuron correlates 0 with every other and 1 with itself. Constant means that its standard
+    deviation is below the float32 resolution of its largest value. Centred and summed in float64.
+    """
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[0] < 2 or x.shape[1] < 2:
+        raise DataError(f"Found an array of shape {x.shape}; clustering needs at least 2 words × 2 neurons.")
+    centred = x.astype(np.float64)
+    if not np.isfinite(centred).all():
+        raise DataError(
+            "The activations contain NaN or infinite values; extract them again or drop those words."
+        )
+    largest = np.abs(centred).max(axis=0)
+    centred -= centred.mean(axis=0)
+    norms = np.sqrt(np.einsum("wn,wn->n", centred, centred))
+    constant = norms <= np.finfo(np.float32).eps * largest * np.sqrt(len(x))
+    centred /= np.where(constant, 1, norms)
+    centred[:, constant] = 0
+    correlation = centred.T @ centred
+    np.fill_diagonal(correlation, 1)
+    return correlation, constant
+
+
+def correlation_distances(
+    correlation: Float[np.ndarray, "neuron neuron"], constant: Bool[np.ndarray, " neuron"]
+) -> Float[np.ndarray, " pair"]:
+    """Condensed float64 distances 1 − |corr| ∈ [0, 1], in scipy's order; constant neurons are 1 away."""
+    correlation = np.asarray(correlation)
+    n_neurons = len(correlation)
+    if correlation.shape != (n_neurons, n_neurons) or n_neurons < 2:
+        raise DataError(
+            f"Found a correlation of shape {correlation.shape}; it must be square, 2 × 2 or larger."
+        )
+    if constant.shape != (n_neurons,):
+        raise DataError(f"{len(constant)} constant marks came with {n_neurons} neurons; give one per neuron.")
+    distances = np.empty(n_neurons * (n_neurons - 1) // 2)
+    end = 0
+    for row in range(n_neurons - 1):
+        start, end = end, end + n_neurons - 1 - row
+        distances[start:end] = _row_distances(correlation[row, row + 1 :], constant[row], constant[row + 1 :])
+    if not np.isfinite(distances).all():
+        raise DataError(
+            "The correlation contains NaN beside the constant neurons; check the activations for NaN."
+        )
+    return distances
+
+
+def medoids(
+    correlation: Float[np.ndarray, "neuron neuron"], labels: Labels, constant: Bool[np.ndarray, " neuron"]
+) -> Int[np.ndarray, " cluster"]:
+    """The neuron of each cluster with the least total distance to the others; ties go to the first."""
+    return np.array([_medoid(correlation, members, constant) for members in cluster_members(labels)])
+
+
+def random_members(labels: Labels, generator: np.random.Generator) -> Int[np.ndarray, " cluster"]:
+    """One neuron of each cluster, each member equally likely."""
+    return np.array([generator.choice(members) for members in cluster_members(labels)])
+
+
+def cluster_members(labels: Labels) -> list[Int[np.ndarray, " member"]]:
+    """The neurons of each cluster, ascending, clusters in the order of their labels."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+def by_first_member(labels: Labels) -> Labels:
+    """The same partition with labels 0, 1, … in order of each cluster's first neuron."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
+
+
+def _constant_neurons(correlation: Float[np.ndarray, "neuron neuron"]) -> Bool[np.ndarray, " neuron"]:
+    diagonal = np.diagonal(np.asarray(correlation))
+    return np.isnan(diagonal) | (diagonal == 0)
+
+
+def _row_distances(
+    row: Float[np.ndarray, " pair"], row_is_constant: np.bool_, constant: Bool[np.ndarray, " pair"]
+) -> Float[np.ndarray, " pair"]:
+    if row_is_constant:
+        return np.ones(len(row))
+    # Rounding can put |corr| of duplicates a little above 1; a negative distance would be an invalid tree.
+    distances = np.clip(1 - np.abs(row, dtype=np.float64), 0, None)
+    distances[constant] = 1
+    return distances
+
+
+def _medoid(
+    correlation: Float[np.ndarray, "neuron neuron"],
+    members: Int[np.ndarray, " member"],
+    constant: Bool[np.ndarray, " neuron"],
+) -> int:
+    varying = members[~constant[members]]
+    if varying.size < 3:
+        return int(varying[0] if varying.size else members[0])
+    closeness = np.abs(correlation[np.ix_(varying, varying)]).sum(axis=1, dtype=np.float64)
+    return int(varying[closeness.argmax()])

@@ -1,0 +1,150 @@
+"""The features of a probe: one array, or shards of which only a window is in memory at a time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from residuum.errors import DataError
+
+BLOCK = 4096
+"""Rows that are checked, measured or predicted at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedFeatures:
+    """Words × neurons in shards that are read when they are needed.
+
+    `window` is how many words may be in memory at once. Training shuffles the order of the shards and the
+    words inside a window, not across windows: the larger the window, the closer to a full shuffle.
+    """
+
+    loaders: tuple[Callable[[], Float[np.ndarray, "word neuron"]], ...]
+    lengths: tuple[int, ...]
+    n_neurons: int
+    window: int = 100_000
+
+    def __post_init__(self) -> None:
+        if len(self.loaders) != len(self.lengths) or not self.loaders or self.window < 1:
+            raise DataError(
+                f"{len(self.loaders)} shards came with {len(self.lengths)} lengths and a window of "
+                f"{self.window} words; give one length per shard and a positive window."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Words and neurons, as an array would say."""
+        return sum(self.lengths), self.n_neurons
+
+
+Features = Float[np.ndarray, "word neuron"] | ShardedFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Words that are in memory together: their numbers in the whole data, and their features."""
+
+    words: Int[np.ndarray, " word"]
+    x: Float[np.ndarray, "word neuron"]
+
+
+def windows(features: Features, shuffle: np.random.Generator | None = None) -> Iterator[Window]:
+    """The features as float32 windows: an array is one window, shards are as many as they need.
+
+    `shuffle` permutes the order of the shards. All windows of shards share one buffer, so a window holds
+    until the next one is asked for.
+    """
+    if isinstance(features, np.ndarray):
+        yield Window(np.arange(len(features)), np.asarray(features, np.float32))
+        return
+    starts = np.cumsum((0, *features.lengths))
+    buffer = np.empty((window_words(features), features.n_neurons), np.float32)
+    for group in _shard_groups(features, shuffle):
+        words = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in group])
+        end = 0
+        for number in group:
+            start, end = end, end + features.lengths[number]
+            buffer[start:end] = _load(features, number)
+        yield Window(words, buffer[:end])
+
+
+def window_words(features: Features) -> int:
+    """The most words that are in memory at once."""
+    if isinstance(features, np.ndarray):
+        return len(features)
+    return min(max(features.window, *features.lengths), sum(features.lengths))
+
+
+def select_columns(features: Features, columns: Int[np.ndarray, " neuron"]) -> Features:
+    """The same words with these neurons only: a copy of an array; shards are cut when they are read."""
+    if isinstance(features, np.ndarray):
+        return features[:, columns]
+    loaders = tuple(partial(_load_columns, features, i, columns) for i in range(len(features.loaders)))
+    return replace(features, loaders=loaders, n_neurons=len(columns))
+
+
+def check_finite(window: Window) -> None:
+    """Raise a DataError that names the first word with a NaN or infinite activation."""
+    for start in range(0, len(window.x), BLOCK):
+        # A row's sum is finite when all its values are: no mask as large as the block is needed.
+        bad = np.flatnonzero(~np.isfinite(window.x[start : start + BLOCK].sum(axis=1)))
+        if bad.size:
+            raise DataError(
+                f"Word {window.words[start + bad[0]]} has a NaN or infinite activation; extract it "
+                "again (float16 overflows in some models: use float32) or drop that word."
+            )
+
+
+def column_moments(features: Features) -> tuple[Float[np.ndarray, " neuron"], Float[np.ndarray, " neuron"]]:
+    """Mean and standard deviation of each neuron in float64; a constant neuron's deviation is given as 1."""
+    n_words, n_neurons = features.shape
+    total = np.zeros(n_neurons)
+    for block in _blocks(features):
+        total += block.sum(axis=0)
+    mean = total / n_words
+    square = np.zeros(n_neurons)
+    for block in _blocks(features):
+        block -= mean
+        square += np.einsum("wn,wn->n", block, block)
+    deviation = np.sqrt(square / n_words)
+    negligible = deviation <= np.finfo(np.float32).eps * np.abs(mean)
+    return mean, np.where(negligible, 1.0, deviation)
+
+
+def _blocks(features: Features) -> Iterator[Float[np.ndarray, "word neuron"]]:
+    for window in windows(features):
+        for start in range(0, len(window.x), BLOCK):
+            yield window.x[start : start + BLOCK].astype(np.float64)
+
+
+def _shard_groups(features: ShardedFeatures, shuffle: np.random.Generator | None) -> Iterator[list[int]]:
+    """Shards that share a window; a shard larger than the window stands alone."""
+    numbers = (
+        np.arange(len(features.lengths)) if shuffle is None else shuffle.permutation(len(features.lengths))
+    )
+    group: list[int] = []
+    held = 0
+    for number in numbers.tolist():
+        if group and held + features.lengths[number] > features.window:
+            yield group
+            group, held = [], 0
+        group.append(number)
+        held += features.lengths[number]
+    if group:
+        yield group
+
+
+def _load(features: ShardedFeatures, number: int) -> Float[np.ndarray, "word neuron"]:
+    x = features.loaders[number]()
+    expected = (features.lengths[number], features.n_neurons)
+    if x.shape != expected:
+        raise DataError(
+            f"Shard {number} has the shape {x.shape}; {expected} was announced. Extract it again."
+        )
+    return x
+
+
+def _load_columns(features: ShardedFeatures, number: int, columns: np.ndarray) -> np.ndarray:
+    return _load(features, number)[:, columns]

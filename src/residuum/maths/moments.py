@@ -1,0 +1,380 @@
+"""Streaming, mergeable second moments of any set of layers of any set of models.
+
+With x the activations of one word, μ their mean and x_l the part that belongs to layer l, one pass keeps
+
+    n,  μ,  S_lm = Σ (x_l − μ_l)(x_m − μ_m)ᵀ               what CKA, CCA, regressions and correlations need
+    Σ ‖x_l − μ_l‖² (x − μ),  Σ ‖x_l − μ_l‖² ‖x_m − μ_m‖²   what the exact debiased CKA needs besides
+
+Sums run about a provisional mean that follows the data, so that a large mean costs no digits, and moments of two
+corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order). S is kept as one block for each
+pair of layers, each unordered pair once: half the memory and half the work of the joint square.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from residuum.errors import DataError, SettingError
+from residuum.maths.arrays import as_float_array, require_finite
+from residuum.maths.layer_blocks import Layout, Pair, held_pairs
+
+EPSILON = float(np.finfo(np.float64).eps)
+# What long float64 sums, and differences of them, may lose of their size.
+ROUNDING = 1e3 * EPSILON
+# Words multiplied at once: enough for full matrix-product speed, few enough for small buffers.
+CHUNK = 2048
+
+
+class MomentsAccumulator:
+    """Adds up blocks of words and gives their `Moments`; memory does not grow with the number of words.
+
+    `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j) come along
+    with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast) and sums in float64:
+    S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA and correlations, but not
+    `mixed` or CCA of nearly dependent neurons.
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        *,
+        pairs: Iterable[Pair] | None = None,
+        products: Literal["float64", "float32"] = "float64",
+    ) -> None:
+        if products not in ("float64", "float32"):
+            raise SettingError(f"products is {products!r}; expected 'float64' or 'float32'.")
+        layout = Layout(tuple(int(width) for width in widths))
+        self._layout = layout
+        self._product_type = np.dtype(products)
+        held = held_pairs(pairs, len(layout.widths))
+        self._blocks = {(i, j): np.zeros((layout.widths[i], layout.widths[j])) for i, j in held}
+        self._chunk = {i: np.empty((CHUNK, layout.widths[i])) for i, j in held if i == j}
+        self._waiting = 0
+        self._shift = np.full(layout.total, np.nan)
+        self._sum = np.zeros(layout.total)
+        self._third = np.zeros((len(layout.widths), layout.total))
+        self._fourth = np.zeros((len(layout.widths), len(layout.widths)))
+        self._n = 0
+        self._recentred_at = 0
+        self._handed_out = False
+
+    def update(self, block: Any) -> None:
+        """Add words: one `words × all neurons` array, or a list of `words × neurons` arrays, one a layer.
+
+        In a list, a layer that no pair asks for may be None.
+        """
+        layers = self._as_layers(block)
+        words = len(next(iter(layers.values())))
+        require_finite([layers.get(i) for i in range(len(self._layout.widths))], first_word=self._n + self._waiting)
+        if words and self._n + self._waiting == 0:
+            for i, layer in layers.items():
+                self._shift[self._layout.slices[i]] = layer.mean(axis=0, dtype=np.float64)
+        start = 0
+        while start < words:
+            stop = min(words, start + CHUNK - self._waiting)
+            self._fill({i: layer[start:stop] for i, layer in layers.items()})
+            start = stop
+
+    def result(self) -> "Moments":
+        """The moments of all words so far; more may be added afterwards."""
+        self._multiply()
+        if self._n == 0:
+            raise DataError("No words were added, so there are no moments; expected at least one word.")
+        self._recentre()
+        self._handed_out = True
+        missing = ~self._layout.held(self._blocks)
+        return Moments(
+            widths=self._layout.widths,
+            n=self._n,
+            mean=self._shift.copy(),
+            blocks=dict(self._blocks),
+            third=np.where(missing[:, self._layout.layer_of_neuron], np.nan, self._third),
+            fourth=np.where(missing, np.nan, self._fourth),
+            floor=_mean_rounding(self._n, self._shift),
+        )
+
+    def _as_layers(self, block: Any) -> dict[int, np.ndarray]:
+        """The layers that are kept, each `words × neurons`."""
+        if isinstance(block, (list, tuple)):
+            layers = {i: as_float_array(part) for i, part in enumerate(block) if i in self._chunk and part is not None}
+        else:
+            joint = as_float_array(block)
+            fits = joint.ndim == 2 and joint.shape[1] == self._layout.total
+            layers = {i: joint[:, self._layout.slices[i]] for i in self._chunk} if fits else {0: joint}
+        words = max((layer.shape[:1] for layer in layers.values()), default=(0,))
+        if {i: layer.shape for i, layer in layers.items()} != {i: (*words, self._layout.widths[i]) for i in self._chunk}:
+            raise DataError(
+                f"The block has shapes {[layer.shape for layer in layers.values()]}; expected words × neurons, the "
+                f"same words in each layer and {[self._layout.widths[i] for i in self._chunk]} neurons. "
+                "Pass the layers in the order of `widths`, side by side or as a list."
+            )
+        return layers
+
+    def _fill(self, layers: dict[int, np.ndarray]) -> None:
+        """Copy shifted words to the chunk; a full chunk is multiplied."""
+        words = len(next(iter(layers.values())))
+        for i, layer in layers.items():
+            place = self._chunk[i][self._waiting : self._waiting + words]
+            np.subtract(layer, self._shift[self._layout.slices[i]], out=place)
+        self._waiting += words
+        if self._waiting == CHUNK:
+            self._multiply()
+
+    def _multiply(self) -> None:
+        """Add the waiting words to the sums."""
+        if self._waiting == 0:
+            return
+        if self._handed_out:
+            self._blocks = {pair: block.copy() for pair, block in self._blocks.items()}
+            self._handed_out = False
+        shifted = {i: chunk[: self._waiting] for i, chunk in self._chunk.items()}
+        self._add_norms(shifted)
+        factors = {i: z.astype(self._product_type, copy=False) for i, z in shifted.items()}
+        for (i, j), block in self._blocks.items():
+            block += factors[i].T @ factors[j]
+        self._n += self._waiting
+        self._waiting = 0
+        # So the shift is the mean of at least half of the words, and no sum outgrows the scatter by much.
+        if self._n >= 2 * self._recentred_at:
+            self._recentre()
+
+    def _add_norms(self, shifted: dict[int, np.ndarray]) -> None:
+        squares = np.zeros((self._waiting, len(self._layout.widths)))
+        for i, z in shifted.items():
+            self._sum[self._layout.slices[i]] += z.sum(axis=0)
+            squares[:, i] = np.einsum("wn,wn->w", z, z)
+        for i, z in shifted.items():
+            self._third[:, self._layout.slices[i]] += squares.T @ z
+        self._fourth += squares.T @ squares
+
+    def _recentre(self) -> None:
+        """Move the shift to the mean of the words so far; the sums about it follow exactly."""
+        self._recentred_at = self._n
+        if not self._sum.any():
+            return
+        d = self._sum / self._n
+        for (i, j), block in self._blocks.items():
+            block -= self._n * np.outer(d[self._layout.slices[i]], d[self._layout.slices[j]])
+        terms = _ShiftTerms.of(self._layout, self._blocks, self._n, d)
+        self._third -= terms.third()
+        self._fourth -= terms.fourth(self._third)
+        self._shift += d
+        self._sum[:] = 0
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMoments:
+    """The moments of one layer: `scatter` S_xx, `fourth` Σ‖x − μ‖⁴, and which neurons are not constant."""
+
+    n: int
+    mean: Float[np.ndarray, " neuron"]
+    scatter: Float[np.ndarray, "neuron neuron"]
+    fourth: float
+    alive: Bool[np.ndarray, " neuron"]
+
+    @cached_property
+    def deviation(self) -> Float[np.ndarray, " neuron"]:
+        """√S_kk: the norm of each centred neuron, 0 for a constant one."""
+        return np.sqrt(np.diag(self.scatter))
+
+    @cached_property
+    def trace(self) -> float:
+        """Σ‖x − μ‖²: the variance of the whole layer, times n."""
+        return float(np.trace(self.scatter))
+
+
+@dataclass(frozen=True, eq=False)
+class PairMoments:
+    """Two layers over the same words: `cross` S_xy, `fourth` Σ‖x − μ_x‖²‖y − μ_y‖².
+
+    `same` says that x and y hold the same numbers: one layer with itself, or a copy (means equal and x − y without
+    variance, both up to rounding). A layer is wholly similar to itself even where neurons, or all of it, are constant.
+    """
+
+    x: LayerMoments
+    y: LayerMoments
+    cross: Float[np.ndarray, "neuron other"]
+    fourth: float
+    same: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What one pass over the words leaves; made by `MomentsAccumulator`, `merge` and `subtract`.
+
+    `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` Σ‖x_l − μ_l‖²(x_k − μ_k) and `fourth[l, m]` Σ‖x_l − μ_l‖²‖x_m − μ_m‖²
+    are NaN for pairs that are not kept. `floor[k]` is what rounding alone may leave in S_kk of a constant neuron.
+    """
+
+    widths: tuple[int, ...]
+    n: int
+    mean: Float[np.ndarray, " neuron"]
+    blocks: Mapping[Pair, Float[np.ndarray, "_ _"]]
+    third: Float[np.ndarray, "layer neuron"]
+    fourth: Float[np.ndarray, "layer layer"]
+    floor: Float[np.ndarray, " neuron"]
+
+    def __post_init__(self) -> None:
+        for array in (self.mean, self.third, self.fourth, self.floor, *self.blocks.values()):
+            array.flags.writeable = False
+
+    @property
+    def n_layers(self) -> int:
+        """How many layers there are."""
+        return len(self.widths)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The pairs of layers (i, j), i ≤ j, whose scatter is kept."""
+        return sorted(self.blocks)
+
+    def layer(self, i: int) -> LayerMoments:
+        """The moments of layer `i`, with exact zeros for its constant neurons."""
+        alive = self._alive(i)
+        scatter = _without_dead(self._block(i, i), alive, alive)
+        return LayerMoments(self.n, self.mean[self._layout.slices[i]], scatter, float(self.fourth[i, i]), alive)
+
+    def pair(self, i: int, j: int) -> PairMoments:
+        """The moments of layers `i` (as x) and `j` (as y)."""
+        x, y = self.layer(i), self.layer(j)
+        cross = _without_dead(self._block(i, j), x.alive, y.alive)
+        fourth = float(self.fourth[min(i, j), max(i, j)])
+        return PairMoments(x, y, cross, fourth, same=i == j or _is_copy(x, y, cross))
+
+    def dead(self, i: int) -> Int[np.ndarray, " _"]:
+        """The constant neurons of layer `i`: they correlate 0 with everything but themselves."""
+        return np.flatnonzero(~self._alive(i))
+
+    def scatter(self, layers: Sequence[int] | None = None) -> Float[np.ndarray, "neuron neuron"]:
+        """S of some layers side by side (all by default) as one symmetric matrix."""
+        layers = range(self.n_layers) if layers is None else layers
+        alive = {i: self._alive(i) for i in layers}
+        return np.block([[_without_dead(self._block(i, j), alive[i], alive[j]) for j in layers] for i in layers])
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything as named arrays, to be stored; `from_arrays` is the way back."""
+        blocks = {f"scatter.{i}.{j}": block for (i, j), block in self.blocks.items()}
+        sums = {"mean": self.mean, "third": self.third, "fourth": self.fourth, "floor": self.floor}
+        return {"n": np.array(self.n), "widths": np.array(self.widths), **sums, **blocks}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Moments":
+        """The moments that `to_arrays` named."""
+        names = {name: name.split(".") for name in arrays if name.startswith("scatter.")}
+        return Moments(
+            widths=tuple(int(width) for width in arrays["widths"]),
+            n=int(arrays["n"]),
+            blocks={(int(i), int(j)): arrays[name] for name, (_, i, j) in names.items()},
+            **{name: arrays[name] for name in ("mean", "third", "fourth", "floor")},
+        )
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout(self.widths)
+
+    def _alive(self, i: int) -> Bool[np.ndarray, " neuron"]:
+        if not 0 <= i < self.n_layers:
+            raise SettingError(f"Layer {i} is not in these moments (they have 0–{self.n_layers - 1}).")
+        return np.diag(self._block(i, i)) > self.floor[self._layout.slices[i]]
+
+    def _block(self, i: int, j: int) -> Float[np.ndarray, "_ _"]:
+        pair = (min(i, j), max(i, j))
+        if pair not in self.blocks:
+            raise SettingError(f"The pair of layers {pair} was not accumulated; add it to `pairs` and stream again.")
+        return self.blocks[pair] if i <= j else self.blocks[pair].T
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """The moments of the words of `a` and the words of `b` together."""
+    return _combine(a, b, sign=1)
+
+
+def subtract(total: Moments, part: Moments) -> Moments:
+    """The moments of the words of `total` without those of `part`: one deletion of a jackknife."""
+    if part.n >= total.n:
+        raise DataError(f"Cannot take {part.n} words from {total.n}; expected a part with fewer words than the total.")
+    return _combine(total, part, sign=-1)
+
+
+def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
+    """Bring both to the common mean, where sums add up (or are taken away) without cross terms."""
+    if a.widths != b.widths or a.blocks.keys() != b.blocks.keys():
+        raise DataError(
+            f"The moments are of different layers ({a.widths} and {b.widths} neurons, {len(a.blocks)} and "
+            f"{len(b.blocks)} pairs); expected the same. Accumulate both with the same `widths` and `pairs`."
+        )
+    layout, n = a._layout, a.n + sign * b.n
+    mean = a.mean + sign * b.n / n * (b.mean - a.mean)
+    da, db = a.mean - mean, b.mean - mean
+    blocks = {}
+    for (i, j), block in a.blocks.items():
+        rows, columns = layout.slices[i], layout.slices[j]
+        blocks[i, j] = block + a.n * np.outer(da[rows], da[columns])
+        blocks[i, j] += sign * (b.blocks[i, j] + b.n * np.outer(db[rows], db[columns]))
+    terms_a = _ShiftTerms.of(layout, a.blocks, a.n, da)
+    terms_b = _ShiftTerms.of(layout, b.blocks, b.n, db)
+    third = a.third + terms_a.third() + sign * (b.third + terms_b.third())
+    fourth = a.fourth + terms_a.fourth(a.third) + sign * (b.fourth + terms_b.fourth(b.third))
+    floor = np.maximum(a.floor + b.floor, _mean_rounding(n, mean))
+    if sign < 0:
+        floor += ROUNDING * (layout.diagonal(a.blocks) + a.n * da**2)
+    return Moments(a.widths, n, mean, blocks, third, fourth, floor)
+
+
+@dataclass(frozen=True, eq=False)
+class _ShiftTerms:
+    """What the third and fourth sums gain when the centred words y become y + d.
+
+    With e_l = ‖d_l‖², t_l = tr S_ll and p_l = d_lᵀ S_l:, from ‖y_l + d_l‖² = ‖y_l‖² + 2 d_l·y_l + e_l:
+    third  gains t_l d + 2 p_l + n e_l d;
+    fourth gains 2 d_m·third_lm + 2 d_l·third_ml + t_l e_m + e_l t_m + 4 p_lm·d_m + n e_l e_m.
+    """
+
+    layout: Layout
+    n: int
+    d: Float[np.ndarray, " neuron"]
+    e: Float[np.ndarray, " layer"]
+    t: Float[np.ndarray, " layer"]
+    p: Float[np.ndarray, "layer neuron"]
+
+    @staticmethod
+    def of(
+        layout: Layout, blocks: Mapping[Pair, np.ndarray], n: int, d: Float[np.ndarray, " neuron"]
+    ) -> "_ShiftTerms":
+        p = np.zeros((len(layout.widths), layout.total))
+        for (i, j), block in blocks.items():
+            p[i, layout.slices[j]] = d[layout.slices[i]] @ block
+            p[j, layout.slices[i]] = block @ d[layout.slices[j]]
+        t = layout.sum_by_layer(layout.diagonal(blocks))
+        return _ShiftTerms(layout, n, d, layout.sum_by_layer(d**2), t, p)
+
+    def third(self) -> Float[np.ndarray, "layer neuron"]:
+        return np.outer(self.t + self.n * self.e, self.d) + 2 * self.p
+
+    def fourth(self, third: Float[np.ndarray, "layer neuron"]) -> Float[np.ndarray, "layer layer"]:
+        half = 2 * self.layout.sum_by_layer(third * self.d) + np.outer(self.t, self.e)
+        return half + half.T + 4 * self.layout.sum_by_layer(self.p * self.d) + self.n * np.outer(self.e, self.e)
+
+
+def _mean_rounding(n: int, mean: Float[np.ndarray, " neuron"]) -> Float[np.ndarray, " neuron"]:
+    """The scatter of n words that differ from the mean by no more than a few roundings of it."""
+    return n * (16 * EPSILON * mean) ** 2
+
+
+def _without_dead(
+    block: Float[np.ndarray, "neuron other"], rows: Bool[np.ndarray, " neuron"], columns: Bool[np.ndarray, " other"]
+) -> Float[np.ndarray, "neuron other"]:
+    return block if rows.all() and columns.all() else np.where(np.outer(rows, columns), block, 0.0)
+
+
+def _is_copy(x: LayerMoments, y: LayerMoments, cross: Float[np.ndarray, "neuron other"]) -> bool:
+    """Whether the two means agree and Σ‖(x − μ_x) − (y − μ_y)‖² = tr S_xx + tr S_yy − 2 tr S_xy is rounding."""
+    if x.mean.shape != y.mean.shape:
+        return False
+    close = np.abs(x.mean - y.mean) <= ROUNDING * (np.abs(x.mean) + x.deviation)
+    both = x.trace + y.trace
+    return bool(close.all()) and both - 2 * float(np.trace(cross)) <= ROUNDING * both

@@ -1,0 +1,197 @@
+"""Many probes, one Adam step: the weights of all probes that see the same batch lie in one buffer.
+
+Layout. Row = one class of one probe. Rows are sorted by number of classes, then by feature view, so that
+
+- the probes of one view are one matrix (row × neuron): one product gives their logits, one their gradients;
+- the probes with equally many classes are one array (probe × class × word): one softmax serves them all;
+- all weights and biases are one flat vector: one fused Adam kernel serves them all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Penalty = Literal["squared", "published"]
+Columns = slice | Int[np.ndarray, " neuron"]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedProbe:
+    """What a stack must know of one probe: `view` names its columns, `n_classes` is 0 for regression."""
+
+    target: str
+    view: int
+    n_classes: int
+    l1: float
+    l2: float
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of its weight: one per class, one for a regression."""
+        return max(self.n_classes, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Segment:
+    """Neighbouring probes of one view and one number of classes: one weight matrix."""
+
+    view: int
+    rows: slice
+    weight: Float[Tensor, "row neuron"]
+    gradient: Float[Tensor, "row neuron"]
+    l1: Float[Tensor, "row 1"]
+    l2: Float[Tensor, "row 1"]
+    n_probes: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """Neighbouring probes with equally many classes: one softmax."""
+
+    n_classes: int
+    rows: slice
+    targets: tuple[str, ...]
+
+
+class ProbeStack:
+    """Probes that are trained on the same batches in the same order.
+
+    Loss of each probe: mean over the batch of the cross-entropy (or squared error) + λ1‖θ‖₁ + λ2‖θ‖₂², where
+    θ is the weight without the bias; `published` takes λ2‖θ‖₂ instead, as the papers' own code did.
+    """
+
+    def __init__(
+        self,
+        probes: Sequence[StackedProbe],
+        views: Sequence[Columns],
+        weights: Sequence[Float[np.ndarray, "row neuron"]],
+        biases: Sequence[Float[np.ndarray, " row"]],
+        *,
+        learning_rate: float,
+        penalty: Penalty,
+    ):
+        self._views = [view if isinstance(view, slice) else torch.from_numpy(view) for view in views]
+        self._penalty: Penalty = penalty
+        self._places = sorted(range(len(probes)), key=lambda i: (probes[i].n_classes, probes[i].view))
+        ordered = [probes[i] for i in self._places]
+        initial = [torch.from_numpy(weights[i]) for i in self._places]
+        self._allocate(ordered, initial, [torch.from_numpy(biases[i]) for i in self._places])
+        self._segments = self._make_segments(ordered, [len(weight[0]) for weight in initial])
+        self._families = _make_families(ordered)
+        self._optimiser = torch.optim.Adam([self._parameters], lr=learning_rate, fused=True)
+
+    @torch.no_grad()
+    def step(self, x: Float[Tensor, "word neuron"], targets: Mapping[str, Tensor]) -> None:
+        """One Adam step of every probe on one batch."""
+        views = [x[:, view] if isinstance(view, slice) else x.index_select(1, view) for view in self._views]
+        error = self._predictions(views)
+        for family in self._families:
+            _subtract_truth(error[family.rows], family, [targets[name] for name in family.targets])
+        for segment in self._segments:
+            _penalty_gradient(segment, self._penalty)
+            segment.gradient.addmm_(error[segment.rows], views[segment.view], alpha=1 / len(x))
+        torch.mean(error, dim=1, out=self._bias_gradient)
+        self._optimiser.step()
+
+    def trained(self) -> list[tuple[Float[np.ndarray, "row neuron"], Float[np.ndarray, " row"]]]:
+        """Weight and bias of each probe, in the order in which the probes were given."""
+        found = [(np.empty((0, 0), np.float32), np.empty(0, np.float32))] * len(self._places)
+        for place, rows, segment in self._rows_of_probes():
+            local = slice(rows.start - segment.rows.start, rows.stop - segment.rows.start)
+            found[place] = (segment.weight[local].numpy().copy(), self._bias[rows].numpy().copy())
+        return found
+
+    def _allocate(self, ordered: list[StackedProbe], weights: list[Tensor], biases: list[Tensor]) -> None:
+        self._rows = [probe.n_rows for probe in ordered]
+        self._parameters = torch.cat([part.reshape(-1) for part in (*weights, *biases)]).float()
+        self._gradients = torch.zeros_like(self._parameters)
+        self._parameters.grad = self._gradients
+        n_rows = sum(self._rows)
+        self._bias, self._bias_gradient = self._parameters[-n_rows:], self._gradients[-n_rows:]
+
+    def _make_segments(self, ordered: list[StackedProbe], widths: list[int]) -> list[_Segment]:
+        segments, row, offset = [], 0, 0
+        for group in _runs([(probe.n_classes, probe.view) for probe in ordered]):
+            probes, width = ordered[group], widths[group.start]
+            n_rows = sum(probe.n_rows for probe in probes)
+            flat = slice(offset, offset + n_rows * width)
+            segments.append(
+                _Segment(
+                    view=probes[0].view,
+                    rows=slice(row, row + n_rows),
+                    weight=self._parameters[flat].view(n_rows, width),
+                    gradient=self._gradients[flat].view(n_rows, width),
+                    l1=_per_row([probe.l1 for probe in probes], probes),
+                    l2=_per_row([probe.l2 for probe in probes], probes),
+                    n_probes=len(probes),
+                )
+            )
+            row, offset = row + n_rows, flat.stop
+        return segments
+
+    def _predictions(self, views: Sequence[Float[Tensor, "word neuron"]]) -> Float[Tensor, "row word"]:
+        predictions = torch.empty(len(self._bias), len(views[0]))
+        for segment in self._segments:
+            bias = self._bias[segment.rows, None]
+            torch.addmm(bias, segment.weight, views[segment.view].T, out=predictions[segment.rows])
+        return predictions
+
+    def _rows_of_probes(self) -> list[tuple[int, slice, _Segment]]:
+        stops = np.cumsum(self._rows).tolist()
+        rows = [slice(stop - n, stop) for stop, n in zip(stops, self._rows, strict=True)]
+        owners = [next(s for s in self._segments if s.rows.start <= r.start < s.rows.stop) for r in rows]
+        return list(zip(self._places, rows, owners, strict=True))
+
+
+def _make_families(ordered: list[StackedProbe]) -> list[_Family]:
+    families, row = [], 0
+    for group in _runs([probe.n_classes for probe in ordered]):
+        probes = ordered[group]
+        n_rows = sum(probe.n_rows for probe in probes)
+        names = tuple(probe.target for probe in probes)
+        families.append(_Family(probes[0].n_classes, slice(row, row + n_rows), names))
+        row += n_rows
+    return families
+
+
+def _runs(keys: Sequence[object]) -> list[slice]:
+    """Slices of neighbouring equal keys."""
+    starts = [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
+    return [slice(a, b) for a, b in zip(starts, [*starts[1:], len(keys)], strict=True)]
+
+
+def _per_row(values: list[float], probes: list[StackedProbe]) -> Float[Tensor, "row 1"]:
+    rows = [value for value, probe in zip(values, probes, strict=True) for _ in range(probe.n_rows)]
+    return torch.tensor(rows, dtype=torch.float32)[:, None]
+
+
+def _subtract_truth(error: Float[Tensor, "row word"], family: _Family, truths: list[Tensor]) -> None:
+    """Turn logits into the gradient of the loss by them, in place: softmax − one-hot, or 2(ŷ − y)."""
+    truth = torch.stack(truths)
+    if family.n_classes == 0:
+        error.sub_(truth).mul_(2)
+        return
+    blocks = error.view(len(truths), family.n_classes, -1)
+    torch.softmax(blocks, dim=1, out=blocks)
+    blocks.scatter_add_(
+        1, truth[:, None], torch.full((1, 1, 1), -1.0).expand(len(truths), 1, blocks.shape[2])
+    )
+
+
+def _penalty_gradient(segment: _Segment, penalty: Penalty) -> None:
+    """Write λ1 sign(θ) + 2 λ2 θ (or λ2 θ / ‖θ‖₂) into the gradient of a segment."""
+    torch.sign(segment.weight, out=segment.gradient)
+    segment.gradient.mul_(segment.l1)
+    if penalty == "squared":
+        segment.gradient.addcmul_(segment.weight, segment.l2, value=2)
+    else:
+        norms = (
+            segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        )
+        per_row = norms.repeat_interleave(len(segment.l2) // segment.n_probes)[:, None]
+        segment.gradient.addcmul_(segment.weight, segment.l2 / per_row)

@@ -1,0 +1,335 @@
+"""Linear probes with an elastic net, trained many at a time (Dalvi et al. 2020; Durrani et al. 2021).
+
+A *battery* is any list of probes over the same words: each layer, their concatenation, sets of neurons, a
+grid of penalties, seeds, the task and its control task. All of them learn in one pass over the data, and each
+one learns exactly what it would have learnt alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from residuum.errors import DataError, SettingError
+from residuum.maths.features import (
+    BLOCK,
+    Features,
+    Window,
+    check_finite,
+    column_moments,
+    select_columns,
+    window_words,
+    windows,
+)
+from residuum.maths.neuron_ids import check_columns
+from residuum.maths.probe_stack import Columns, Penalty, ProbeStack, StackedProbe
+from residuum.maths.targets import Target
+
+LAMBDA = 1e-5
+"""λ1 and λ2 of Dalvi et al. (2020)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """One probe of a battery: what it predicts, from which neurons (None: all), and its penalties.
+
+    The seed decides the initial weights and the order of the batches; probes of one seed share that order.
+    """
+
+    target: str
+    neurons: Columns | None = None
+    l1: float = LAMBDA
+    l2: float = LAMBDA
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How probes are trained: Adam, shuffled batches, the penalty added once per batch to the mean loss.
+
+    `penalty="published"` is λ2‖θ‖₂, as the papers' code has it, instead of the λ2‖θ‖₂² that they write.
+    `standardize` gives each neuron mean 0 and deviation 1 over the training words first (off in the papers).
+    """
+
+    epochs: int = 10
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    penalty: Penalty = "squared"
+    standardize: bool = False
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0:
+            raise SettingError(
+                f"Probes cannot train for {self.epochs} epochs with batches of {self.batch_size} and the "
+                f"learning rate {self.learning_rate}; all three must be positive."
+            )
+        if self.penalty not in ("squared", "published"):
+            raise SettingError(f"There is no penalty {self.penalty!r}; choose squared or published.")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedProbe:
+    """A probe that has learnt: `weight[c, j]` belongs to class c and column `neurons[j]` of the features."""
+
+    probe: Probe
+    neurons: Int[np.ndarray, " neuron"]
+    weight: Float[np.ndarray, "class neuron"]
+    bias: Float[np.ndarray, " class"]
+    n_classes: int
+    n_features: int
+    centre: Float[np.ndarray, " neuron"] | None = None
+    scale: Float[np.ndarray, " neuron"] | None = None
+
+    def logits(self, x: Float[np.ndarray, "word neuron"]) -> Float[np.ndarray, "word class"]:
+        """Class scores before the softmax (or the predicted numbers) for words × *all* neurons."""
+        if x.shape[1] != self.n_features:
+            raise DataError(
+                f"The features have {x.shape[1]} neurons, the probe learnt from {self.n_features}. Give it "
+                "the same layers of the same model."
+            )
+        chosen = np.asarray(x[:, _as_index(self.probe.neurons)], np.float32)
+        if self.centre is not None and self.scale is not None:
+            chosen = (chosen - self.centre) / self.scale
+        return chosen @ self.weight.T + self.bias
+
+    def predict(self, x: Float[np.ndarray, "word neuron"]) -> np.ndarray:
+        """The most likely class of each word, or its predicted number."""
+        logits = self.logits(x)
+        return logits.argmax(axis=1) if self.n_classes else logits[:, 0]
+
+    def log_probabilities(self, x: Float[np.ndarray, "word neuron"]) -> Float[np.ndarray, "word class"]:
+        """Natural logarithms of the class probabilities, in float64."""
+        logits = self.logits(x).astype(np.float64)
+        logits -= logits.max(axis=1, keepdims=True)
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    def keeping(self, neurons: Int[np.ndarray, " neuron"]) -> "TrainedProbe":
+        """The same probe, not retrained, that sees zero (standardised: the mean) in all neurons but these."""
+        return replace(self, weight=self.weight * np.isin(self.neurons, neurons))
+
+
+def train_probes(
+    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: Recipe | None = None
+) -> list[TrainedProbe]:
+    """Train a battery in one pass over the data; results stand in the order of `probes`.
+
+    Minimises mean cross-entropy (squared error without classes) + λ1‖θ‖₁ + λ2‖θ‖₂², biases not penalised.
+    `targets` hold one value per word for every name that a probe asks for.
+    """
+    _check_battery(features, targets, probes)
+    for name in {probe.target for probe in probes}:
+        _check_target(name, targets[name], features.shape[0])
+    return fit(features, targets, probes, recipe or Recipe())
+
+
+def fit(
+    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: Recipe
+) -> list[TrainedProbe]:
+    """`train_probes` without its checks of the labels: for prefixes of data that were checked as a whole."""
+    moments = column_moments(features) if recipe.standardize else None
+    battery = _Battery(features.shape[1], targets, probes, recipe, moments)
+    needed = features if battery.columns is None else select_columns(features, battery.columns)
+    for epoch in range(recipe.epochs):
+        for number, window in enumerate(windows(needed, np.random.default_rng([epoch]))):
+            if epoch == 0:
+                check_finite(window)
+            battery.train(window, epoch, number)
+    return battery.trained()
+
+
+def predict_probes(trained: Sequence[TrainedProbe], features: Features) -> list[np.ndarray]:
+    """Predictions of every probe for the same words, in one pass over the features."""
+    if features.shape[0] == 0:
+        raise DataError("There are no words to predict; the test set is empty.")
+    found: list[list[np.ndarray]] = [[] for _ in trained]
+    for window in windows(features):
+        check_finite(window)
+        for start in range(0, len(window.x), BLOCK):
+            block = window.x[start : start + BLOCK]
+            for predictions, probe in zip(found, trained, strict=True):
+                predictions.append(probe.predict(block))
+    return [np.concatenate(predictions) for predictions in found]
+
+
+def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> int:
+    """Upper estimate of the memory that `train_probes` needs at its peak, known before anything is read.
+
+    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, and six
+    float32 numbers per weight: the weight, its gradient, Adam's two moments, the initial value, the result.
+    """
+    n_neurons = features.shape[1]
+    needed = _needed_columns(probes, n_neurons)
+    whole = features.shape[0] if isinstance(features, np.ndarray) else max(features.lengths)
+    copied = 0 if isinstance(features, np.ndarray) and needed is None else window_words(features)
+    width = n_neurons if needed is None else len(needed)
+    weights = sum(
+        max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1)
+        for probe in probes
+    )
+    return 4 * (whole * n_neurons + copied * width + 6 * weights)
+
+
+class _Battery:
+    """The probes of a battery as one stack per seed, and the batch that each stack sees."""
+
+    def __init__(
+        self,
+        n_neurons: int,
+        targets: Mapping[str, Target],
+        probes: Sequence[Probe],
+        recipe: Recipe,
+        moments: tuple[np.ndarray, np.ndarray] | None,
+    ):
+        self._probes, self._recipe, self._n_neurons = probes, recipe, n_neurons
+        self.columns = _needed_columns(probes, n_neurons)
+        self._moments = moments
+        self._batch_moments = None if moments is None else self._tensors(moments)
+        self._targets = {probe.target: targets[probe.target] for probe in probes}
+        self._values = {name: _typed_values(target) for name, target in self._targets.items()}
+        self._stacks = {seed: self._stack(seed) for seed in sorted({probe.seed for probe in probes})}
+
+    def train(self, window: Window, epoch: int, number: int) -> None:
+        """One pass of every stack over a window, in batches shuffled by the stack's seed."""
+        values = {name: value[window.words] for name, value in self._values.items()}
+        size = self._recipe.batch_size
+        buffer = np.empty((size, window.x.shape[1]), np.float32)
+        for seed, stack in self._stacks.items():
+            order = np.random.default_rng([seed, 1, epoch, number]).permutation(len(window.x))
+            for start in range(0, len(order), size):
+                rows = order[start : start + size]
+                batch = self._batch(window.x, rows, buffer)
+                stack.step(batch, {name: torch.from_numpy(value[rows]) for name, value in values.items()})
+
+    def trained(self) -> list[TrainedProbe]:
+        """The probes with their weights, in the order in which they were asked for."""
+        weights = {seed: iter(stack.trained()) for seed, stack in self._stacks.items()}
+        return [self._trained(probe, *next(weights[probe.seed])) for probe in self._probes]
+
+    def _trained(self, probe: Probe, weight: np.ndarray, bias: np.ndarray) -> TrainedProbe:
+        index = _as_index(probe.neurons)
+        centre, scale = (
+            (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
+        )
+        n_classes = self._targets[probe.target].n_classes
+        neurons = np.arange(self._n_neurons)[index]
+        return TrainedProbe(probe, neurons, weight, bias, n_classes, self._n_neurons, centre, scale)
+
+    def _batch(self, x: np.ndarray, rows: np.ndarray, buffer: np.ndarray) -> torch.Tensor:
+        # `mode` is not about clipping (all rows exist): only with it does take write straight into `out`.
+        np.take(x, rows, axis=0, out=buffer[: len(rows)], mode="clip")
+        batch = torch.from_numpy(buffer[: len(rows)])
+        if self._batch_moments is not None:
+            batch.sub_(self._batch_moments[0]).div_(self._batch_moments[1])
+        return batch
+
+    def _stack(self, seed: int) -> ProbeStack:
+        probes = [probe for probe in self._probes if probe.seed == seed]
+        keys = [_view_key(probe.neurons) for probe in probes]
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        views = [self._view(probes[keys.index(key)].neurons) for key in places]
+        classes = [self._targets[probe.target].n_classes for probe in probes]
+        stacked = [
+            StackedProbe(probe.target, places[key], n_classes, probe.l1, probe.l2)
+            for probe, key, n_classes in zip(probes, keys, classes, strict=True)
+        ]
+        initial = [self._initial(probe, stack.n_rows) for probe, stack in zip(probes, stacked, strict=True)]
+        weights, biases = zip(*initial, strict=True)
+        settings = {"learning_rate": self._recipe.learning_rate, "penalty": self._recipe.penalty}
+        return ProbeStack(stacked, views, weights, biases, **settings)
+
+    def _initial(self, probe: Probe, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Weights and biases as a fresh linear layer of torch has them: uniform on ±1/√width."""
+        width = _n_columns(probe.neurons, self._n_neurons)
+        generator = np.random.default_rng([probe.seed, 0])
+        uniform = generator.uniform(-1, 1, (n_rows, width + 1)) / np.sqrt(width)
+        uniform = uniform.astype(np.float32)
+        return np.ascontiguousarray(uniform[:, :-1]), np.ascontiguousarray(uniform[:, -1])
+
+    def _view(self, neurons: Columns | None) -> Columns:
+        """The columns of a probe as they stand in a batch."""
+        if self.columns is None:
+            return _as_index(neurons)
+        places = np.searchsorted(self.columns, np.arange(self._n_neurons)[_as_index(neurons)])
+        # A slice of the batch is a view; a list of columns would be copied at every step.
+        return slice(places[0], places[-1] + 1) if (np.diff(places) == 1).all() else places
+
+    def _tensors(self, moments: tuple[np.ndarray, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
+        mean, deviation = (m if self.columns is None else m[self.columns] for m in moments)
+        return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(deviation.astype(np.float32))
+
+
+def _typed_values(target: Target) -> np.ndarray:
+    return target.values.astype(np.int64 if target.n_classes else np.float32)
+
+
+def _as_index(neurons: Columns | None) -> Columns:
+    return slice(None) if neurons is None else neurons
+
+
+def _view_key(neurons: Columns | None) -> object:
+    index = _as_index(neurons)
+    return (index.start, index.stop) if isinstance(index, slice) else index.tobytes()
+
+
+def _needed_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, " neuron"] | None:
+    """The neurons that any probe uses; None when they are so many that a copy is not worth its memory."""
+    used = np.zeros(n_neurons, bool)
+    for probe in probes:
+        used[_as_index(probe.neurons)] = True
+    return np.flatnonzero(used) if used.sum() <= n_neurons // 2 else None
+
+
+def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
+    index = _as_index(neurons)
+    return len(range(*index.indices(n_neurons))) if isinstance(index, slice) else len(index)
+
+
+def _check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:
+    n_words, n_neurons = features.shape
+    if not probes or n_words == 0:
+        raise DataError(
+            f"{len(probes)} probes and {n_words} words were given; training needs at least one of each."
+        )
+    for probe in probes:
+        if probe.target not in targets:
+            raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
+        if probe.l1 < 0 or probe.l2 < 0 or probe.seed < 0:
+            raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must not be negative.")
+        _check_neurons(probe.neurons, n_neurons)
+
+
+def _check_neurons(neurons: Columns | None, n_neurons: int) -> None:
+    index = _as_index(neurons)
+    if isinstance(index, np.ndarray):
+        check_columns(index, n_neurons)
+        if len(np.unique(index)) != len(index):
+            raise SettingError("A probe names a neuron twice; give each neuron once.")
+    elif index.step not in (None, 1) or (index.stop or 0) > n_neurons:
+        raise SettingError(f"A probe asks for the neurons {index}; there are {n_neurons}, taken one by one.")
+    if _n_columns(index, n_neurons) == 0:
+        raise SettingError("A probe has no neurons; give it at least one.")
+
+
+def _check_target(name: str, target: Target, n_words: int) -> None:
+    if len(target.values) != n_words:
+        raise DataError(
+            f"The features have {n_words} words and the target {name!r} has {len(target.values)} values; "
+            "they must describe the same words."
+        )
+    if target.n_classes == 0:
+        if not np.isfinite(target.values).all():
+            raise DataError(f"The target {name!r} contains NaN or infinite values; drop those words.")
+        return
+    if target.values.min() < 0 or target.values.max() >= target.n_classes:
+        raise DataError(f"The target {name!r} has values outside its {target.n_classes} classes.")
+    if len(np.unique(target.values)) < 2:
+        raise DataError(
+            f"The target {name!r} has one class in the training words; a probe needs at least two."
+        )
+    if n_words < target.n_classes:
+        raise DataError(
+            f"The target {name!r} has {target.n_classes} classes and only {n_words} training words; give at "
+            "least one word per class, or merge the rare classes."
+        )

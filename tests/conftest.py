@@ -1,0 +1,45 @@
+"""Shared fixtures: tiny models on disk, real data and models where they are at hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory):
+    """The folder of a tiny model of a family, built once."""
+    from tiny import save_model
+
+    root = tmp_path_factory.mktemp("models")
+    built: dict[str, Path] = {}
+
+    def folder(family: str = "bert") -> Path:
+        if family not in built:
+            built[family] = save_model(family, root / family)
+        return built[family]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real treebanks and texts."""
+    return _folder("RESIDUUM_DATA")
+
+
+@pytest.fixture(scope="session")
+def real_models() -> Path:
+    """The folder of real weights."""
+    return _folder("RESIDUUM_MODELS")
+
+
+def _folder(variable: str) -> Path:
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} is not set")
+    return Path(os.environ[variable])
