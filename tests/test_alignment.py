@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import build_tokenizer
 
 from residuum.alignment import Aligner, Alignment, Audit
 from residuum.errors import CorpusError, ModelError
+from tiny import build_tokenizer
 
 KINDS = ("wordpiece", "bytes", "plain bytes", "bpe", "unigram", "unigram end", "unigram eos")
 SENTENCES = [
@@ -135,7 +135,11 @@ def test_a_window_without_room_is_refused():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.text(st.characters(exclude_categories=("Cs", "Zs", "Cc")), min_size=1, max_size=6), min_size=1, max_size=8)
+    st.lists(
+        st.text(st.characters(exclude_categories=("Cs", "Zs", "Cc")), min_size=1, max_size=6),
+        min_size=1,
+        max_size=8,
+    )
 )
 def test_words_of_any_script_are_aligned_or_reported(sentence):
     for kind in ("wordpiece", "bytes", "unigram"):

@@ -5,10 +5,9 @@ import shutil
 import pytest
 import torch
 import transformers as hf
-from reference import plain_model
-from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 from torch import nn
 
+from reference import plain_model
 from residuum.errors import ModelError, SettingError
 from residuum.models import (
     first_layers,
@@ -19,8 +18,12 @@ from residuum.models import (
     parse_layers,
     resolve_device,
 )
+from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
-BATCH = {"input_ids": torch.tensor([[9, 12, 31, 17, 8]]), "attention_mask": torch.ones(1, 5, dtype=torch.long)}
+BATCH = {
+    "input_ids": torch.tensor([[9, 12, 31, 17, 8]]),
+    "attention_mask": torch.ones(1, 5, dtype=torch.long),
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -55,7 +58,9 @@ def test_the_first_layers_are_unchanged_and_the_others_do_not_run(family, k, tin
         torch.testing.assert_close(a, b)
     assert not ran
     assert _runs_of_the_last_block(model)
-    torch.testing.assert_close(model.read(BATCH, [3]).hidden[0], load_model(tiny_folder(family)).read(BATCH, [3]).hidden[0])
+    torch.testing.assert_close(
+        model.read(BATCH, [3]).hidden[0], load_model(tiny_folder(family)).read(BATCH, [3]).hidden[0]
+    )
 
 
 def _runs_of_the_last_block(model) -> bool:
@@ -160,11 +165,16 @@ def test_a_folder_without_weights_says_what_it_holds(tiny_folder, tmp_path):
 def test_pickled_weights_are_read_only_on_request(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder("bert"), tmp_path / "pickled")
     weights = tmp_path / "pickled" / "model.safetensors"
-    torch.save(hf.AutoModel.from_pretrained(tiny_folder("bert")).state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
+    torch.save(
+        hf.AutoModel.from_pretrained(tiny_folder("bert")).state_dict(),
+        tmp_path / "pickled" / "pytorch_model.bin",
+    )
     weights.unlink()
     with pytest.raises(ModelError, match="Pickled weights are read only with allow_pickle"):
         load_model(tmp_path / "pickled")
-    assert load_model(tmp_path / "pickled", allow_pickle=True).fingerprint == load_model(tiny_folder("bert")).fingerprint
+    assert (
+        load_model(tmp_path / "pickled", allow_pickle=True).fingerprint == load_model(tiny_folder("bert")).fingerprint
+    )
 
 
 def test_weights_that_do_not_fit_the_config_are_refused(tiny_folder, tmp_path):

@@ -31,7 +31,11 @@ FAMILIES = {
         hf.DistilBertConfig,
         {"n_layers": 3, "n_heads": 2, "dim": 16, "hidden_dim": 24, "max_position_embeddings": WINDOW},
     ),
-    "electra": ("wordpiece", hf.ElectraConfig, {**SIZES, "embedding_size": 8, "max_position_embeddings": WINDOW}),
+    "electra": (
+        "wordpiece",
+        hf.ElectraConfig,
+        {**SIZES, "embedding_size": 8, "max_position_embeddings": WINDOW},
+    ),
     "mpnet": ("wordpiece", hf.MPNetConfig, {**SIZES, "max_position_embeddings": WINDOW + 2}),
     "roberta": ("bytes", hf.RobertaConfig, {**SIZES, "max_position_embeddings": WINDOW + 2}),
     "modernbert": (
@@ -40,12 +44,20 @@ FAMILIES = {
         {**SIZES, "max_position_embeddings": WINDOW, "local_attention": 8, "global_attn_every_n_layers": 2},
     ),
     "gpt2": ("plain bytes", hf.GPT2Config, {"n_layer": 3, "n_head": 2, "n_embd": 16, "n_positions": WINDOW}),
-    "llama": ("plain bytes", hf.LlamaConfig, {**SIZES, "num_key_value_heads": 1, "max_position_embeddings": WINDOW}),
+    "llama": (
+        "plain bytes",
+        hf.LlamaConfig,
+        {**SIZES, "num_key_value_heads": 1, "max_position_embeddings": WINDOW},
+    ),
     "gpt": ("bpe", hf.OpenAIGPTConfig, {"n_layer": 3, "n_head": 2, "n_embd": 16, "n_positions": WINDOW}),
     "xlm-roberta": ("unigram", hf.XLMRobertaConfig, {**SIZES, "max_position_embeddings": WINDOW + 2}),
     "albert": ("unigram", hf.AlbertConfig, {**SIZES, "embedding_size": 8, "max_position_embeddings": WINDOW}),
     "xlnet": ("unigram end", hf.XLNetConfig, {"n_layer": 3, "n_head": 2, "d_model": 16, "d_inner": 24}),
-    "t5": ("unigram eos", hf.T5Config, {"num_layers": 3, "num_heads": 2, "d_model": 16, "d_ff": 24, "d_kv": 8}),
+    "t5": (
+        "unigram eos",
+        hf.T5Config,
+        {"num_layers": 3, "num_heads": 2, "d_model": 16, "d_ff": 24, "d_kv": 8},
+    ),
     "marian": (
         "unigram eos",
         hf.MarianConfig,

@@ -24,7 +24,7 @@ class Window:
 
     ids: list[int]
     types: list[int]
-    content: Int[np.ndarray, "token"]  # positions that are not special tokens
+    content: Int[np.ndarray, " token"]  # positions that are not special tokens
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class Alignment:
 
     windows: list[Window]
     ranges: Int[np.ndarray, "window word 2"]
-    choice: Int[np.ndarray, "word"]
+    choice: Int[np.ndarray, " word"]
     n_words: int
     n_subwords: int
     unknown: int  # words with a piece outside the vocabulary
     truncated: int = 0  # words cut off because a pair did not fit the window
 
     @property
-    def kept(self) -> Int[np.ndarray, "word"]:
+    def kept(self) -> Int[np.ndarray, " word"]:
         """The words that have sub-words."""
         return np.flatnonzero(self.choice >= 0)
 
@@ -79,7 +79,10 @@ class Aligner:
         else:
             self.backend.enable_truncation(self.window, stride=self.stride)
         encodings = self.backend.encode_batch(list(texts))
-        return [self._align_one(e, np.array(s, dtype=np.int64).reshape(-1, 2)) for e, s in zip(encodings, spans, strict=True)]
+        return [
+            self._align_one(e, np.array(s, dtype=np.int64).reshape(-1, 2))
+            for e, s in zip(encodings, spans, strict=True)
+        ]
 
     def align_pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> list[Alignment]:
         """Encode pairs of segments for sentence tasks; the longer one is cut where both do not fit."""
@@ -88,8 +91,7 @@ class Aligner:
             self.backend.enable_truncation(self.window, strategy="longest_first")
         encodings = self.backend.encode_batch(list(zip(texts, pairs, strict=True)))
         return [
-            self._align_pair(encoding, text, pair)
-            for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
+            self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
         ]
 
     def _align_one(self, encoding: Encoding, spans: Int[np.ndarray, "word 2"]) -> Alignment:
@@ -119,7 +121,7 @@ class Aligner:
         )
 
     def _count_unknown(
-        self, windows: list[Window], ranges: Int[np.ndarray, "window word 2"], choice: Int[np.ndarray, "word"]
+        self, windows: list[Window], ranges: Int[np.ndarray, "window word 2"], choice: Int[np.ndarray, " word"]
     ) -> int:
         if self.unknown_id is None or not any(self.unknown_id in w.ids for w in windows):
             return 0
@@ -216,7 +218,7 @@ def _words_after(encoding: Encoding, segment: int, text: str) -> int:
 
 
 def _token_ranges(
-    encoding: Encoding, content: Int[np.ndarray, "token"], spans: Int[np.ndarray, "word 2"]
+    encoding: Encoding, content: Int[np.ndarray, " token"], spans: Int[np.ndarray, "word 2"]
 ) -> Int[np.ndarray, "word 2"]:
     """For each word the first and one past the last token whose characters overlap its own; empty where none does."""
     if not len(content):
@@ -231,7 +233,7 @@ def _token_ranges(
 
 
 def _token_ranges_unordered(
-    offsets: Int[np.ndarray, "token 2"], content: Int[np.ndarray, "token"], spans: Int[np.ndarray, "word 2"]
+    offsets: Int[np.ndarray, "token 2"], content: Int[np.ndarray, " token"], spans: Int[np.ndarray, "word 2"]
 ) -> Int[np.ndarray, "word 2"]:
     """The same for the rare tokenizer whose offsets do not ascend: compare every word with every token."""
     overlap = (offsets[None, :, 0] < spans[:, None, 1]) & (offsets[None, :, 1] > spans[:, None, 0])
@@ -242,7 +244,7 @@ def _token_ranges_unordered(
 
 
 def _as_ranges(
-    first: Int[np.ndarray, "word"], last: Int[np.ndarray, "word"], content: Int[np.ndarray, "token"]
+    first: Int[np.ndarray, " word"], last: Int[np.ndarray, " word"], content: Int[np.ndarray, " token"]
 ) -> Int[np.ndarray, "word 2"]:
     found = first <= last
     bound = len(content) - 1
@@ -250,7 +252,7 @@ def _as_ranges(
     return np.where(found[:, None], ranges, 0)
 
 
-def _best_window(ranges: Int[np.ndarray, "window word 2"], windows: list[Window]) -> Int[np.ndarray, "word"]:
+def _best_window(ranges: Int[np.ndarray, "window word 2"], windows: list[Window]) -> Int[np.ndarray, " word"]:
     """Read every word in the window that shows the whole of it and most of its context on the poorer side."""
     length = ranges[..., 1] - ranges[..., 0]
     longest = length.max(axis=0)

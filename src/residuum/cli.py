@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs, so that `residuum --help` answe
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +28,8 @@ app = typer.Typer(
 
 ModelName = Annotated[str, typer.Argument(help="A model folder, a .gguf file or a hub name.", metavar="MODEL")]
 CorpusPath = Annotated[
-    str, typer.Argument(help="A treebank, column file, table, text file, folder of splits or hub name.", metavar="CORPUS")
+    str,
+    typer.Argument(help="A treebank, column file, table, text file, folder of splits or hub name.", metavar="CORPUS"),
 ]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")]
 Format = Annotated[str | None, typer.Option(help="The corpus' format, where its name does not tell.")]
@@ -38,21 +40,28 @@ Seed = Annotated[int, typer.Option(help="Draws everything that is random.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
 
 
+class Interrupted(BaseException):
+    """Ctrl-C, under a name that no library on the way catches."""
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit status 1."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    signal.signal(signal.SIGINT, _interrupt)
     try:
-        app(standalone_mode=True)
+        app()
     except ResiduumError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        _fail("Interrupted. Nothing is lost: the same command goes on where it was.")
+    except Interrupted:
+        _fail("Interrupted. What was finished is kept; the same command goes on from there.")
     except MemoryError:
         _fail("Out of memory. Use fewer layers (--layers), a smaller --batch-tokens or a corpus with --limit.")
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False) -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
     if version:
         typer.echo(f"residuum {__version__}")
         raise typer.Exit
@@ -64,13 +73,17 @@ def extract(
     corpus: CorpusPath,
     out: Out,
     layers: Annotated[str, typer.Option(help="'all', 'last' or numbers such as 0,4-6; 0 is the embeddings.")] = "all",
-    pooling: Annotated[Literal["last", "first", "mean", "max"], typer.Option(help="A word from its sub-words.")] = "last",
+    pooling: Annotated[
+        Literal["last", "first", "mean", "max"], typer.Option(help="A word from its sub-words.")
+    ] = "last",
     unit: Annotated[Literal["word", "sentence"], typer.Option(help="What a row is.")] = "word",
     position: Annotated[
         Literal["auto", "cls", "last", "mean"], typer.Option(help="Which token stands for a sentence.")
     ] = "auto",
     attention: Annotated[bool, typer.Option("--attention", help="Keep word-by-word attention too.")] = False,
-    dtype: Annotated[Literal["float32", "float16", "bfloat16"], typer.Option(help="How numbers are stored.")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16"], typer.Option(help="How numbers are stored.")
+    ] = "float32",
     batch_tokens: Annotated[int, typer.Option(help="Tokens per batch.", min=1)] = 1024,
     shard_words: Annotated[int, typer.Option(help="Words per file.", min=1)] = 4096,
     max_loss: Annotated[float, typer.Option(help="Share of words that may go without a representation.")] = 0.0,
@@ -155,6 +168,10 @@ def export(
 
     export_activations(ActivationStore.open(store), target)
     typer.echo(f"{target} is written.")
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted
 
 
 def _fail(message: str) -> None:

@@ -6,7 +6,16 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("residuum", "torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "safetensors")
+PACKAGES = (
+    "residuum",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "safetensors",
+)
 
 
 def environment() -> dict[str, object]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import xxhash
+from safetensors import SafetensorError
 
 from residuum.errors import StoreError
 
@@ -69,17 +71,26 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's complaints about writing into one clear line."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    except (OSError, SafetensorError) as error:
+        number = _error_number(error)
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StoreError(
                 f"The disk is full: {path} could not be written and was removed. Free some space and run the same "
                 "command again; what was finished is kept."
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        if number in (errno.EACCES, errno.EROFS, errno.EPERM):
             raise StoreError(f"No permission to write {path}; choose another folder.") from error
-        if error.errno in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
+        if number in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
             raise StoreError(f"{path} cannot be written: a file or folder of that name is in the way.") from error
         raise
+
+
+def _error_number(error: OSError | SafetensorError) -> int | None:
+    """The system's error number, which safetensors gives only in words."""
+    if isinstance(error, OSError):
+        return error.errno
+    said = re.search(r"os error (\d+)", str(error))
+    return int(said[1]) if said else None
 
 
 def _sync(path: Path) -> None:

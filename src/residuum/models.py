@@ -244,9 +244,7 @@ def resolve_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def _load_module(
-    name: str, random_init: bool, seed: int, allow_pickle: bool, trust_remote_code: bool
-) -> nn.Module:
+def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, trust_remote_code: bool) -> nn.Module:
     from transformers import AutoConfig, AutoModel
 
     place, extra = _place(name)
@@ -255,9 +253,7 @@ def _load_module(
             config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                return AutoModel.from_config(
-                    config, dtype=torch.float32, trust_remote_code=trust_remote_code
-                )
+                return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
         module, info = AutoModel.from_pretrained(
             place,
             dtype=torch.float32,
@@ -463,7 +459,8 @@ def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
 
 def _find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None]:
     """The list of blocks, its owner and its name there; None where one block is run again and again (ALBERT)."""
-    n_layers = module.config.num_hidden_layers
+    config: Any = module.config
+    n_layers = config.num_hidden_layers
     for name, child in module.named_modules():
         if isinstance(child, nn.ModuleList) and len(child) == n_layers:
             owner, _, attribute = name.rpartition(".")

@@ -69,7 +69,9 @@ def read_run(folder: str | Path) -> Run:
         raise StoreError(f"{folder} is not a finished run: it has no result.json. Run its command (again) first.")
     record = read_json(folder / "result.json")
     if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise StoreError(f"{folder}/result.json is not of format version {VERSION}; run its command again with --fresh.")
+        raise StoreError(
+            f"{folder}/result.json is not of format version {VERSION}; run its command again with --fresh."
+        )
     config = _read_config(folder)
     try:
         tables = {name: pd.read_parquet(folder / f"{_plain(name)}.parquet") for name in record["tables"]}
@@ -107,7 +109,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
         config.pop("command")
         return config
     except (OSError, yaml.YAMLError, AttributeError, KeyError) as error:
-        raise StoreError(f"{folder}/config.yaml cannot be read ({error}); run its command again with --fresh.") from None
+        raise StoreError(
+            f"{folder}/config.yaml cannot be read ({error}); run its command again with --fresh."
+        ) from None
 
 
 def _read_tensors(path: Path) -> dict[str, np.ndarray]:

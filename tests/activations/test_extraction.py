@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from reference import plain_attention, plain_words
-from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
+from reference import plain_attention, plain_words
 from residuum.activations.extraction import batches, extract
 from residuum.activations.pooling import POOLINGS
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, DataError, ModelError, SettingError
 from residuum.models import from_module, load_model
+from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
 SENTENCES = [
     ["The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "."],
@@ -94,8 +94,9 @@ def test_smaller_types_round_and_nothing_else(dtype, tiny_folder, tmp_path):
     [("bert", "auto", 0), ("gpt2", "auto", -1), ("xlnet", "auto", -1), ("bert", "last", -1)],
 )
 def test_a_sentence_is_its_architectures_own_position(family, position, token, tiny_folder, tmp_path):
-    from reference import plain_model
     from transformers import AutoTokenizer
+
+    from reference import plain_model
 
     store = extract(load_model(tiny_folder(family)), corpus(), tmp_path / "acts", unit="sentence", position=position)
     tokenizer, module = AutoTokenizer.from_pretrained(tiny_folder(family)), plain_model(tiny_folder(family))
@@ -117,8 +118,9 @@ def test_the_mean_position_averages_over_windows_by_their_length(tiny_folder, tm
 
 
 def test_pairs_are_read_together(tiny_folder, tmp_path):
-    from reference import plain_model
     from transformers import AutoTokenizer
+
+    from reference import plain_model
 
     pairs = corpus(pairs=[list(reversed(s)) for s in SENTENCES])
     store = extract(load_model(tiny_folder("bert")), pairs, tmp_path / "acts", unit="sentence")
@@ -211,4 +213,3 @@ def test_real_models_agree_with_a_plain_reading(real_models, data, tmp_path):
             expected = plain_words(real_models / name, sentence, "last")
             np.testing.assert_allclose(store.array()[row : row + len(sentence)], expected, atol=2e-5)
             row += len(sentence)
-

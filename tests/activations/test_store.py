@@ -20,7 +20,10 @@ from residuum.errors import SettingError, StoreError
 from residuum.models import load_model
 
 RANDOM = random.Random(0)
-SENTENCES = [[RANDOM.choice("the fox dog reads a small text".split()) for _ in range(RANDOM.randint(1, 9))] for _ in range(60)]
+SENTENCES = [
+    [RANDOM.choice(["the", "fox", "dog", "reads", "a", "small", "text"]) for _ in range(RANDOM.randint(1, 9))]
+    for _ in range(60)
+]
 
 
 @pytest.fixture
@@ -45,7 +48,8 @@ def test_blocks_stream_what_the_array_holds(model, tmp_path):
     np.testing.assert_array_equal(np.concatenate(list(store.batches())), whole)
     np.testing.assert_array_equal(np.concatenate(list(store.batches(layers=[2]))), whole[:, [2]])
     np.testing.assert_array_equal(
-        np.concatenate(list(store.batches(neurons=["3:15", "0:2"]))), np.stack([whole[:, 3, 15], whole[:, 0, 2]], axis=1)
+        np.concatenate(list(store.batches(neurons=["3:15", "0:2"]))),
+        np.stack([whole[:, 3, 15], whole[:, 0, 2]], axis=1),
     )
 
 
@@ -205,9 +209,7 @@ def test_unknown_layers_and_neurons_are_refused(model, tmp_path):
 def test_stores_over_different_words_refuse_to_be_compared(model, tmp_path):
     other = [list(s) for s in SENTENCES]
     other[7] = ["another", "sentence"]
-    a, b, c = (
-        extract(model, corpus(s), tmp_path / str(i)) for i, s in enumerate([SENTENCES, other, SENTENCES[:5]])
-    )
+    a, b, c = (extract(model, corpus(s), tmp_path / str(i)) for i, s in enumerate([SENTENCES, other, SENTENCES[:5]]))
     check_same_words([a, a])
     with pytest.raises(StoreError, match="sentence 8 is .* and 'another sentence' in the other"):
         check_same_words([a, b])

@@ -35,7 +35,12 @@ def test_windows_of_a_hand_made_partition():
 def test_a_cluster_that_skips_layers_counts_by_how_far_it_reaches():
     labels = np.array([0, 1, 2, 3, 0, 4, 5, 6, 1, 7])
     assert cluster_windows(labels, FIVE_LAYERS).counts.tolist() == [6, 0, 1, 0, 1]
-    assert cluster_windows(labels, FIVE_LAYERS, smallest=2).shares == {"1": 0, "2": 0, "3": 0.5, "further": 0.5}
+    assert cluster_windows(labels, FIVE_LAYERS, smallest=2).shares == {
+        "1": 0,
+        "2": 0,
+        "3": 0.5,
+        "further": 0.5,
+    }
 
 
 def test_window_shares_always_have_all_four_names():

@@ -46,7 +46,12 @@ class Foreign:
 
 
 def import_activations(
-    source: str | Path, out: str | Path, *, corpus: Corpus | None = None, shard_words: int = 4096, fresh: bool = False
+    source: str | Path,
+    out: str | Path,
+    *,
+    corpus: Corpus | None = None,
+    shard_words: int = 4096,
+    fresh: bool = False,
 ) -> ActivationStore:
     """Turn a NeuroX `.hdf5` or `.json`, an `.npz` or an Arrow file into a store.
 
@@ -155,7 +160,9 @@ def _copy(foreign: Foreign, writer: StoreWriter, lengths: list[int], source: Pat
         writer.write(index, tensors, rows=len(rows))
 
 
-def _sentences(store: ActivationStore) -> Iterator[tuple[int, list[str], Float[np.ndarray, "word layer hidden"]]]:
+def _sentences(
+    store: ActivationStore,
+) -> Iterator[tuple[int, list[str], Float[np.ndarray, "word layer hidden"]]]:
     """Every sentence's number, words and activations."""
     places = store.row_words
     texts = store.sentences

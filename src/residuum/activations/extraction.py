@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -57,7 +57,12 @@ class Settings:
     shard_words: int = 4096
 
     def __post_init__(self) -> None:
-        for key, allowed in {"pooling": POOLINGS, "dtype": DTYPES, "unit": UNITS, "position": POSITIONS}.items():
+        for key, allowed in {
+            "pooling": POOLINGS,
+            "dtype": DTYPES,
+            "unit": UNITS,
+            "position": POSITIONS,
+        }.items():
             if getattr(self, key) not in allowed:
                 raise SettingError(f"{key} {getattr(self, key)!r} is not known; choose one of {', '.join(allowed)}.")
         for key in ("batch_tokens", "shard_words"):
@@ -115,6 +120,11 @@ class Extraction:
         records = zip(self.corpus.ids, self.corpus.sentences, pairs, strict=True)
         return [{"id": i, "words": w} | ({} if p is None else {"pair": p}) for i, w, p in records]
 
+    @property
+    def cls_id(self) -> int | None:
+        """The token that stands for a sentence, where the model has one."""
+        return cast("int | None", self.model.tokenizer.cls_token_id)
+
     @cached_property
     def blocks(self) -> list[int]:
         """The layers that have attention and whose attention is wanted."""
@@ -153,7 +163,11 @@ class Extraction:
         audit = reduce(Audit.__add__, (Audit(**s.audit) for s in shards if s.written), Audit())
         aligner = Aligner(self.model.tokenizer, self.model.window)
         bar = tqdm(
-            total=self.corpus.n_words, initial=audit.words, unit=" words", disable=None if progress else True, leave=False
+            total=self.corpus.n_words,
+            initial=audit.words,
+            unit=" words",
+            disable=None if progress else True,
+            leave=False,
         )
         with bar, ThreadPoolExecutor(1) as executor, only_first_layers(self.model, max(self.layers)):
             pending: Future[None] | None = None
@@ -193,7 +207,7 @@ class Extraction:
         sentences = range(first, stop)
         texts = [self.corpus.text(i) for i in sentences]
         if self.corpus.pairs is not None:
-            return aligner.align_pairs(texts, [self.corpus.pair_text(i) for i in sentences])
+            return aligner.align_pairs(texts, [self.corpus.pair_text(i) or "" for i in sentences])
         return aligner.align(texts, [self.corpus.spans(i) for i in sentences])
 
     def _audits(self, alignments: list[Alignment], shards: Sequence[Shard], group: list[int]) -> dict[int, Audit]:
@@ -225,17 +239,16 @@ class Extraction:
             bar.update(sum(len(s.rows) for s in segments) if self.settings.unit == "word" else 0)
 
     def _position(self, alignments: list[Alignment]) -> str:
-        cls_id = self.model.tokenizer.cls_token_id
         windows = [w for a in alignments for w in a.windows]
-        position = sentence_position(self.settings.position, windows, cls_id, self.model.causal)
-        if self.settings.unit == "sentence" and position == "cls" and not any(cls_id in w.ids for w in windows):
+        position = sentence_position(self.settings.position, windows, self.cls_id, self.model.causal)
+        if self.settings.unit == "sentence" and position == "cls" and not any(self.cls_id in w.ids for w in windows):
             raise ModelError(f"{self.model.name} has no [CLS] token; use position 'last' or 'mean'.")
         return position
 
     def _segments(self, alignment: Alignment, sentence: int, window: int, position: str, buffers: Buffers) -> Segments:
         if self.settings.unit == "word":
             return word_segments(alignment, window, self.settings.pooling, buffers.first_row[sentence])
-        return sentence_segments(alignment, window, position, self.model.tokenizer.cls_token_id, sentence)
+        return sentence_segments(alignment, window, position, self.cls_id, sentence)
 
     def _forward(self, windows: list[Any]) -> Any:
         device, length = self.model.device, max(len(w.ids) for w in windows)
@@ -285,10 +298,13 @@ class Extraction:
                 continue
             row, neuron = (~finite).nonzero()[0].tolist()
             sentence = int(np.searchsorted(buffers.first_row, buffers.first_row[first] + row, side="right")) - 1
+            remedy = (
+                "use --dtype float32 or bfloat16" if self.settings.dtype == "float16" else "its weights are damaged"
+            )
             raise DataError(
-                f"{name.replace('-', ' ')} of {self.model.name} has {tensor[row, neuron].item()} at neuron {neuron}, in "
-                f"sentence {self.corpus.ids[origin + sentence]} ({' '.join(self.corpus.sentences[origin + sentence])[:60]!r}); "
-                f"{'use --dtype float32 or bfloat16' if self.settings.dtype == 'float16' else 'its weights are damaged'}."
+                f"{name.replace('-', ' ')} of {self.model.name} has {tensor[row, neuron].item()} at neuron {neuron}, "
+                f"in sentence {self.corpus.ids[origin + sentence]} "
+                f"({' '.join(self.corpus.sentences[origin + sentence])[:60]!r}); {remedy}."
             )
 
 
@@ -335,9 +351,7 @@ class Buffers:
             else:
                 buffer[rows] = pooled
 
-    def put_attention(
-        self, attention: list[Tensor], alignments: list[Alignment], items: list[tuple[int, int]]
-    ) -> None:
+    def put_attention(self, attention: list[Tensor], alignments: list[Alignment], items: list[tuple[int, int]]) -> None:
         """Turn a batch's attention into word-by-word attention and put it where it belongs."""
         ranges = [alignments[s].ranges[v, alignments[s].kept] for s, v in items]
         table = torch.from_numpy(membership(ranges, attention[0].shape[-1])).to(attention[0].device)

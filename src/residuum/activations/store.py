@@ -65,7 +65,12 @@ class Manifest:
     def differences(self, other: Manifest) -> list[str]:
         """What another run would do differently, in words; empty if it would write the same store."""
         mine, theirs = (
-            {"model": m.model["fingerprint"], "corpus": m.corpus["words_fingerprint"], "layers": m.layers, **m.settings}
+            {
+                "model": m.model["fingerprint"],
+                "corpus": m.corpus["words_fingerprint"],
+                "layers": m.layers,
+                **m.settings,
+            }
             for m in (self, other)
         )
         return [f"{key} {mine.get(key)} → {theirs.get(key)}" for key in theirs if mine.get(key) != theirs[key]]
@@ -174,8 +179,7 @@ class ActivationStore:
         stops = np.cumsum(np.square(lengths))[:-1]
         parts = [np.split(layer, stops) for layer in flat]
         return [
-            [parts[k][s].reshape(n, n, -1).transpose(2, 0, 1) for k in range(len(known))]
-            for s, n in enumerate(lengths)
+            [parts[k][s].reshape(n, n, -1).transpose(2, 0, 1) for k in range(len(known))] for s, n in enumerate(lengths)
         ]
 
     def verify(self) -> list[str]:
@@ -193,7 +197,8 @@ class ActivationStore:
         return faults
 
     def __repr__(self) -> str:
-        return f"ActivationStore({str(self.path)!r}, {self.name}, {self.n_rows:,} {self.unit}s × {len(self.layers)} layers)"
+        size = f"{self.n_rows:,} {self.unit}s × {len(self.layers)} layers"
+        return f"ActivationStore({str(self.path)!r}, {self.name}, {size})"
 
     def _tensors(self, index: int, names: list[str]) -> list[np.ndarray]:
         self._check_once(index)
@@ -237,9 +242,8 @@ class ActivationStore:
             return self.layers
         for layer in layers:
             if layer not in self.layers:
-                raise SettingError(
-                    f"Layer {layer} is not in {self.path} (it has {_ranges(self.layers)}); extract it with --layers {layer}."
-                )
+                here = f"{self.path} (it has {_ranges(self.layers)})"
+                raise SettingError(f"Layer {layer} is not in {here}; extract it with --layers {layer}.")
         return list(layers)
 
     def _common_width(self, layers: list[int]) -> int:
@@ -291,7 +295,9 @@ def open_store(path: str | Path) -> ActivationStore:
 class StoreWriter:
     """Writes a store shard by shard; begun again with the same manifest, it goes on where it was stopped."""
 
-    def __init__(self, path: Path, manifest: Manifest, words: Sequence[Mapping[str, Any]], *, fresh: bool = False) -> None:
+    def __init__(
+        self, path: Path, manifest: Manifest, words: Sequence[Mapping[str, Any]], *, fresh: bool = False
+    ) -> None:
         self.path = path
         with clear_disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -387,7 +393,7 @@ def read_words(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{file} cannot be read ({error}); extract again with --fresh.") from None
     if not intact:
-        raise StoreError(f"{file} has been altered (its words differ from the manifest's); extract again with --fresh.")
+        raise StoreError(f"{file} has been altered (it differs from the manifest); extract again with --fresh.")
     return records
 
 
@@ -408,7 +414,9 @@ def check_same_words(stores: Sequence[ActivationStore]) -> None:
                 f"sentence {differing + 1} is {' '.join(first.sentences[differing])[:60]!r} in the one and "
                 f"{' '.join(other.sentences[differing])[:60]!r} in the other"
             )
-        raise StoreError(f"{first.path} and {other.path} are over different words: {found}. Extract both from one corpus.")
+        raise StoreError(
+            f"{first.path} and {other.path} are over different words: {found}. Extract both from one corpus."
+        )
 
 
 def _write_words(path: Path, words: Sequence[Mapping[str, Any]]) -> None:

@@ -133,9 +133,13 @@ def _check_heads(path: Path, sentence: _Lines) -> None:
     allowed = _heads(n_words)
     for number, word in zip(sentence.numbers, sentence.words, strict=True):
         if word[HEAD] not in allowed:
-            raise malformed(path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none")
+            raise malformed(
+                path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none"
+            )
         if word[HEAD] == word[ID]:
-            raise malformed(path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root")
+            raise malformed(
+                path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root"
+            )
 
 
 @lru_cache(maxsize=1000)

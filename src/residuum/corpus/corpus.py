@@ -33,7 +33,7 @@ class Corpus:
 
     A label is None where the source annotates nothing. `ids` are the source's own (CoNLL-U `sent_id`), or,
     when `numbered`, the number of the line, row or sentence in the source. `skipped` counts what the
-    reader left out.
+    reader left out. The lists may be shared: they are for reading only.
     """
 
     name: str

@@ -50,9 +50,10 @@ def chosen_file(path: Path, split: str | None) -> Path:
         return matching[0]
     of_split = "" if split is None else f" of the split {split!r}"
     found = "no file" if not matching else f"{len(matching)} files"
-    choices = ", ".join(file.name for file in matching or files) or "no text"
+    names = [file.name for file in matching or files]
+    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     raise CorpusError(
-        f"The folder {path} has {found}{of_split}; expected one. Name the file; the folder holds {choices}."
+        f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}."
     )
 
 

@@ -50,7 +50,7 @@ def read_dataset(
     classes = {column: _class_names(feature) for column, feature in dataset.features.items()}
 
     def rows(columns: list[str]) -> Iterator[Row]:
-        for number, values in enumerate(dataset.select_columns(columns), 1):
+        for number, values in enumerate(dataset.select_columns(columns).with_format(None), 1):
             yield Row(f"row {number}", cast(dict[str, object], values))
 
     table = Table(
@@ -82,8 +82,9 @@ def _chosen_split(source: "Dataset | DatasetDict", split: str | None, name: str)
 
 
 def _element(feature: Any) -> Any:
-    """The feature of the elements of a list, or None if it is no list."""
-    return getattr(feature, "feature", None)
+    """The feature of the elements of a list of plain values, or None if it is not one."""
+    element = getattr(feature, "feature", None)
+    return element if hasattr(element, "dtype") else None
 
 
 def _class_names(feature: Any) -> list[str] | None:

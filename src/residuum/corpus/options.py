@@ -14,6 +14,10 @@ _USED_BY = {
     "lines": frozenset[str](),
     "tsv": _TABLE | {"columns"},
     "csv": _TABLE | {"columns"},
+    "json": _TABLE,
+    "jsonl": _TABLE,
+    "parquet": _TABLE,
+    "dataset": _TABLE,
 }
 
 
@@ -50,7 +54,7 @@ class Options:
     def check_for(self, format: str) -> None:
         """Refuse a setting that the format has no use for, rather than pass over it."""
         given = {name for name in _TABLE | {"columns"} if getattr(self, name) != getattr(Options, name)}
-        if unused := given - _USED_BY.get(format, _TABLE):
+        if unused := given - _USED_BY[format]:
             name = min(unused)
             value = getattr(self, name)
             raise SettingError(

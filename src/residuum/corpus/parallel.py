@@ -60,7 +60,9 @@ def _by_number(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     _check_equal(totals)
     common = set.intersection(*(set(corpus.ids) for corpus in corpora.values()))
     if not common:
-        raise CorpusError(f"No sentence is in all of {', '.join(corpora)}; in each, some file is blank.")
+        raise CorpusError(
+            f"No sentence is in all of {', '.join(corpora)}; each is blank in at least one of them."
+        )
     return {name: _restricted(corpus, common) for name, corpus in corpora.items()}
 
 

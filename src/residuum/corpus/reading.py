@@ -66,7 +66,7 @@ def read_corpus(
     if is_dataset(source):
         _check_dataset_settings(format, options)
         corpus = read_dataset(source, split, options)
-    elif isinstance(source, str) and not Path(source).exists() and _can_be_on_hub(source):
+    elif isinstance(source, str) and _can_be_on_hub(source) and not _exists(Path(source)):
         _check_dataset_settings(format, options)
         corpus = read_hub(source, split, options)
     elif isinstance(source, str | os.PathLike):
@@ -77,7 +77,8 @@ def read_corpus(
         )
     if not len(corpus):
         left_out = ", ".join(f"{count} {what}" for what, count in corpus.skipped.items()) or "nothing"
-        raise CorpusError(f"{source} holds no sentence (left out: {left_out}); expected at least one.")
+        shown = corpus.name if is_dataset(source) else source
+        raise CorpusError(f"{shown} holds no sentence (left out: {left_out}); expected at least one.")
     return replace(corpus, name=name or corpus.name, language=language or corpus.language)
 
 
@@ -92,13 +93,20 @@ def _can_be_on_hub(source: str) -> bool:
 
 
 def _existing(path: Path) -> Path:
-    if not path.exists():
+    if not _exists(path):
         raise CorpusError(
-            f"{path} does not exist; expected a file or folder of text, or the name of a hub dataset."
+            f"{path} does not exist; expected a file or folder of text, or a hub dataset's name."
         )
     if not path.is_dir() and not path.is_file():
         raise CorpusError(f"{path} is neither a file nor a folder; expected a file or folder of text.")
     return path
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise CorpusError(f"{str(path)[:200]!r} cannot be opened: {error.strerror}.") from error
 
 
 def _read_file(path: Path, format: str | None, options: Options) -> Corpus:

@@ -41,7 +41,8 @@ class Row:
 class Table:
     """Records that are still to be read, and what is known of their columns before.
 
-    `rows` yields the records with at least the columns it is given; `named` is false if they are only numbered.
+    `rows` yields records with at least the columns it is given; `named` is false if these are only numbered.
+    `lists` hold lists of plain values, `floats` fractions, and `class_names` say what numbers stand for.
     """
 
     source: str
@@ -98,7 +99,7 @@ def _label_column(table: Table, options: Options) -> str | None:
 def _column(table: Table, column: Column, what: str) -> str:
     if isinstance(column, int) and 0 <= column < len(table.columns):
         return table.columns[column]
-    if isinstance(column, str) and table.named and column in table.columns:
+    if isinstance(column, str) and column in table.columns:
         return column
     raise CorpusError(f"{table.source} has no column {column!r} for {what}; {_there_are(table)}.")
 
@@ -107,9 +108,7 @@ def _there_are(table: Table) -> str:
     if table.named:
         return "it has " + ", ".join(map(repr, table.columns))
     last = len(table.columns) - 1
-    return (
-        f"its first line is not a header, so its columns are numbered 0 to {last} unless columns= names them"
-    )
+    return f"its first line is not a header, so the columns are 0 to {last} unless columns= names them"
 
 
 @dataclass(frozen=True)
@@ -137,6 +136,7 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
     sentences = [record.words for record in records]
     texts = [record.segments[0] for record in records]
     pair_texts = None if pair is None else [record.segments[1] for record in records]
+    spans = spaced_spans(sentences, texts) if options.as_written else []
     return Corpus(
         name=table.source,
         sentences=sentences,
@@ -144,30 +144,26 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
         pairs=None if pair_texts is None else [segment.split() for segment in pair_texts],
         ids=[str(record.number) for record in records],
         skipped=skipped,
-        written=WrittenText(texts, spaced_spans(sentences, texts), pair_texts)
-        if options.as_written
-        else None,
+        written=WrittenText(texts, spans, pair_texts) if options.as_written else None,
     )
 
 
 def _word_level(table: Table, text: str, label: str | None, options: Options) -> Corpus:
-    """Lists of words, with the labels asked for, or all columns of lists that are always as long as the words."""
+    """Lists of words, with the labels asked for, or with all lists that are always as long as the words."""
     if options.as_written or options.pair is not None:
         raise CorpusError(
             f"{table.source} holds lists of words: it has neither pairs nor the text as written."
         )
-    asked = options.label is not None and label in table.lists
-    names = [label] if asked and label is not None else sorted(table.lists - {text})
+    asked = label if options.label is not None and label in table.lists else None
+    names = sorted(table.lists - {text}) if asked is None else [asked]
     sentence_label = None if label in table.lists else label
     regression = _is_regression(table, sentence_label, options)
 
     def parse(number: int, row: Row) -> _Record | None:
         words = _words(row, text)
         labels = {name: _word_labels(table, row, name) for name in names}
-        if asked and len(labels[names[0]]) != len(words):
-            raise _Fault(
-                f"found {len(labels[names[0]])} labels {names[0]!r}; expected {len(words)}, one a word"
-            )
+        if asked is not None and len(labels[asked]) != len(words):
+            raise _Fault(f"found {len(labels[asked])} labels {asked!r}; expected {len(words)}, one a word")
         target = None if sentence_label is None else _target(table, row, sentence_label, regression)
         return _Record(number, [], words, target, labels) if words else None
 
@@ -199,9 +195,8 @@ def _records(
             record = parse(number, row)
         except _Fault as fault:
             if options.on_error == "raise":
-                raise CorpusError(
-                    f"{table.source}, {row.place}: {fault} (on_error='skip' leaves it out)."
-                ) from None
+                remedy = "on_error='skip' leaves it out"
+                raise CorpusError(f"{table.source}, {row.place}: {fault} ({remedy}).") from None
             skipped["malformed rows"] += 1
             continue
         if record is None:
@@ -245,8 +240,10 @@ def _words(row: Row, column: str) -> list[str]:
 def _unicode(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise _Fault(f"found {value!r} for {what}; expected text")
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise _Fault(f"found half a surrogate pair in {what}; expected Unicode text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _Fault(f"found half a surrogate pair in {what}; expected Unicode text") from None
     return value
 
 

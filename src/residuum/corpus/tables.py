@@ -2,18 +2,19 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residuum.corpus.corpus import Corpus
-from residuum.corpus.files import numbered_lines, whole_text
+from residuum.corpus.files import malformed, numbered_lines, whole_text
 from residuum.corpus.options import Options
 from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
 from residuum.errors import CorpusError
 
 if TYPE_CHECKING:
+    from pyarrow import DataType
     from pyarrow.parquet import ParquetFile
 
 Cells = tuple[int, list[str] | str]
@@ -21,10 +22,8 @@ Cells = tuple[int, list[str] | str]
 
 def read_tsv(path: Path, options: Options) -> Corpus:
     """Tab-separated values without quoting, as GLUE ships them."""
-    lines = numbered_lines(path)
-    return corpus_of_table(
-        _delimited(path, ((number, line.split("\t")) for number, line in lines), options), options
-    )
+    cells = ((number, line.split("\t")) for number, line in numbered_lines(path))
+    return corpus_of_table(_delimited(path, cells, options), options)
 
 
 def read_csv(path: Path, options: Options) -> Corpus:
@@ -67,40 +66,34 @@ def read_parquet(path: Path, options: Options) -> Corpus:
         source=str(path),
         columns=schema.names,
         rows=lambda columns: _parquet_rows(path, file, columns),
-        lists=frozenset(
-            f.name for f in schema if arrow.types.is_list(f.type) or arrow.types.is_large_list(f.type)
-        ),
+        lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
         floats=frozenset(f.name for f in schema if arrow.types.is_floating(f.type)),
     )
     return corpus_of_table(table, options)
-
-
-def is_header(cells: Sequence[str], options: Options) -> bool:
-    """Whether the first cells name the columns: one is known, or one is asked for."""
-    asked = {options.text, options.pair, options.label}
-    return known_text_columns(list(cells)) is not None or any(cell in asked for cell in cells)
 
 
 def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
     """The table of a delimited file, whose columns `columns` names, or its first line if that is a header."""
     first = next(cells, None)
     if first is None or isinstance(first[1], str):
-        raise CorpusError(
-            f"{path}, line 1: found {first[1] if first else 'nothing'}; expected a line of cells."
-        )
+        raise malformed(path, 1, first[1] if first else "nothing", "a line of cells")
     named = options.columns is not None
-    has_header = not named and is_header(first[1], options)
+    has_header = not named and _is_header(first[1], options)
     columns = [str(number) for number in range(len(first[1]))]
     if options.columns is not None:
         columns = [name or str(number) for number, name in enumerate(options.columns)]
     elif has_header:
         columns = first[1]
     if len(set(columns)) < len(columns):
-        raise CorpusError(
-            f"{path}, line 1: two columns have the same name in {columns}; name them with columns=."
-        )
+        raise malformed(path, 1, f"the same name twice in {columns}", "different names (or columns=)")
     data = cells if has_header else chain([first], cells)
     return Table(str(path), columns, lambda _: _rows(data, columns), named=named or has_header)
+
+
+def _is_header(cells: list[str], options: Options) -> bool:
+    """Whether the first cells name the columns: one is known, or one is asked for."""
+    asked = {options.text, options.pair, options.label}
+    return known_text_columns(cells) is not None or any(cell in asked for cell in cells)
 
 
 def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
@@ -111,9 +104,8 @@ def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
         elif not any(map(str.strip, found)):
             yield Row(place, dict.fromkeys(columns))
         elif len(found) != len(columns):
-            yield Row(
-                place, {}, fault=f"found {len(found)} fields; expected {len(columns)}: {', '.join(columns)}"
-            )
+            expected = f"{len(columns)}: {', '.join(columns)}"
+            yield Row(place, {}, fault=f"found {len(found)} fields; expected {expected}")
         else:
             yield Row(place, dict(zip(columns, found, strict=True)))
 
@@ -121,14 +113,13 @@ def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
 def _csv_cells(path: Path) -> Iterator[Cells]:
     reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
     while True:
+        start = reader.line_num + 1
         try:
-            cells = next(reader)
+            yield start, next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield reader.line_num, f"bad quoting ({error})"
-        else:
-            yield reader.line_num, cells
+            yield start, f"bad quoting ({error})"
 
 
 def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
@@ -143,7 +134,9 @@ def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
         source=str(path),
         columns=list(values),
         rows=lambda _: chain([first], rows),
-        lists=frozenset(name for name, value in values.items() if isinstance(value, list)),
+        lists=frozenset(
+            name for name, value in values.items() if isinstance(value, list) and _is_flat(value)
+        ),
         floats=frozenset(name for name, value in values.items() if isinstance(value, float)),
     )
 
@@ -160,6 +153,16 @@ def _record_row(place: str, record: object) -> Row:
     if isinstance(record, dict):
         return Row(place, record)
     return Row(place, {}, fault=f"found {_kind(record)}; expected an object with named values")
+
+
+def _is_flat(values: list) -> bool:
+    return not any(isinstance(value, list | dict) for value in values)
+
+
+def _is_flat_list(kind: "DataType") -> bool:
+    from pyarrow import types
+
+    return (types.is_list(kind) or types.is_large_list(kind)) and not types.is_nested(kind.value_type)
 
 
 def _parquet_rows(path: Path, file: "ParquetFile", columns: list[str]) -> Iterator[Row]:

@@ -8,12 +8,13 @@ from jaxtyping import Float
 
 from residuum.errors import DataError
 
-# A fourth power of any float32 number, summed over words and neurons, stays inside float64; larger numbers may not.
+# A fourth power of any float32 number, summed over words and neurons, stays inside float64; larger numbers
+# may not.
 LARGEST = 1e60
 
 
 def as_float_array(values: Any) -> Float[np.ndarray, "..."]:
-    """The numbers as a float32 or float64 numpy array; float16, bfloat16, integers and torch tensors are upcast."""
+    """The numbers as float32 or float64, from numpy or torch; narrower floats and integers are upcast."""
     if hasattr(values, "detach"):
         values = _from_torch(values)
     array = np.asarray(values)
@@ -39,11 +40,11 @@ def as_matrix(values: Any, name: str = "The array") -> Float[np.ndarray, "word n
 def require_finite(
     layers: Sequence[Float[np.ndarray, "word _"] | None], *, first_word: int, name: str = "The data"
 ) -> None:
-    """Raise a DataError that names word, layer and neuron of the first number that is NaN, infinite or too large."""
+    """Raise a DataError that names word, layer and neuron of the first number that is NaN or too large."""
     for index, layer in enumerate(layers):
-        if layer is None or layer.size == 0 or np.abs(layer).max() < LARGEST:
+        if layer is None or layer.size == 0 or float(np.abs(layer).max()) < LARGEST:
             continue
-        word, neuron = np.argwhere(~(np.abs(layer) < LARGEST))[0]
+        word, neuron = np.argwhere(~(np.abs(layer.astype(np.float64)) < LARGEST))[0]
         raise DataError(
             f"{name} holds {layer[word, neuron]} at word {first_word + word} (row), layer {index}, "
             f"neuron {neuron} (column); expected finite numbers below {LARGEST:g}. "

@@ -1,15 +1,17 @@
 """Similarity of attention heads and of layers of heads, streamed sentence by sentence.
 
-For one sentence of w words a layer is `heads × words × words`, A[h, i, j] the weight that word i gives to word j in
-head h; rows sum to 1. Wu et al. (2020, appendix A.4) compare two heads in three ways, all kept as sums over sentences:
+For one sentence of w words a layer is `heads × words × words`, A[h, i, j] the weight that word i gives to
+word j in head h; rows sum to 1. Wu et al. (2020, appendix A.4) compare two heads in three ways, all kept as
+sums over sentences:
 
     norm     mean over sentences of ‖A − B‖, Frobenius            similarity 1 − mean norm / mean √(2w)
     pearson  mean over words of the Pearson correlation of rows   similarity as it is, in [−1, 1]
     js       mean over words of the Jensen–Shannon divergence     similarity 1 − mean divergence / ln 2
 
-√(2w) and ln 2 are the largest values that rows summing to 1 allow, so norm and js give 1 for equal heads and 0 for
-heads that never look at the same word; both fall with the paper's distance, so the best head is the paper's. The
-distributed measures need nothing of this: they are moments over word pairs × heads (`word_pairs`).
+√(2w) and ln 2 are the largest values that rows summing to 1 allow, so norm and js give 1 for equal heads and
+0 for heads that never look at the same word; both fall with the paper's distance, so the best head is the
+paper's. The distributed measures need nothing of this: they are moments over word pairs × heads
+(`word_pairs`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +84,7 @@ class AttentionAccumulator:
         if found != list(self._layout.widths) or len(words) > 1:
             raise DataError(
                 f"The sentence has layers of {found} heads over {sorted(words)} words; expected "
-                f"{list(self._layout.widths)} heads, the same words in each. Aggregate sub-words to words first."
+                f"{list(self._layout.widths)} heads and the same words in each. Aggregate sub-words to words."
             )
         weights = np.concatenate(arrays, dtype=np.float64)
         self._require_distributions(weights)
@@ -93,20 +95,21 @@ class AttentionAccumulator:
         if wrong.any():
             head, word = np.argwhere(wrong)[0]
             layer = int(self._layout.layer_of_neuron[head])
+            row, in_layer = weights[head, word], head - self._layout.slices[layer].start
             raise DataError(
-                f"The attention of word {word} in head {head - self._layout.slices[layer].start} of layer {layer}, "
-                f"sentence {self._sentences}, is {weights[head, word].min():.3g} or more and sums to "
-                f"{weights[head, word].sum():.3g}; expected no negative weight and a sum of 1. "
+                f"The attention of word {word}, head {in_layer}, layer {layer}, sentence {self._sentences}, "
+                f"is {row.min():.3g} or more and sums to {row.sum():.3g}; "
+                "expected no negative weight and a sum of 1. "
                 "Renormalise the rows after special tokens are dropped."
             )
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionSums:
-    """What the sentences leave: for each measure the sum over sentences (norm) or words, for all pairs of heads.
+    """What the sentences leave: sums over sentences (norm) or words (others) for each pair of heads.
 
-    `norm_bound` is Σ√(2w); `constant_rows[h]` counts words whose attention in head h is uniform (only counted with
-    `attention_pearson`).
+    `norm_bound` is Σ√(2w); `constant_rows[h]` counts words whose attention in head h is uniform (only counted
+    with `attention_pearson`).
     """
 
     heads: tuple[int, ...]
@@ -117,7 +120,7 @@ class AttentionSums:
     sums: dict[str, Float[np.ndarray, "head head"]]
 
     def head_mean(self, measure: str) -> Float[np.ndarray, "head head"]:
-        """The paper's quantity for each pair of heads: mean norm, mean correlation or mean divergence (in nats)."""
+        """The paper's quantity for each pair of heads: mean norm, correlation or divergence (nats)."""
         if measure not in self.sums:
             raise SettingError(f"{measure} was not accumulated; expected one of {', '.join(self.sums)}.")
         if self.sentences == 0:
@@ -132,7 +135,7 @@ class AttentionSums:
         return np.clip(mean, -1, 1) if measure == "attention_pearson" else np.clip(1 - mean / np.log(2), 0, 1)
 
     def layer_similarity(self, measure: str) -> Float[np.ndarray, "layer layer"]:
-        """For each head of layer x (rows) the most similar head of layer y (columns); the mean over heads of x."""
+        """For each head of layer x (row) the most similar of layer y (column); the mean over heads of x."""
         layout = Layout(self.heads)
         best = np.maximum.reduceat(self.head_similarity(measure), [part.start for part in layout.slices], axis=1)
         return layout.sum_by_layer(best.T).T / np.array(self.heads)[:, None]
@@ -149,7 +152,7 @@ def subtract(total: AttentionSums, part: AttentionSums) -> AttentionSums:
 
 
 def attention_similarity(x: Any, y: Any, measure: str) -> float:
-    """The similarity of layer x to layer y over the same sentences, each `heads × words × words` or a list of such."""
+    """The similarity of layer x to layer y, each `heads × words × words` of one sentence, or a list."""
     xs, ys = _sentences(x), _sentences(y)
     if len(xs) != len(ys) or not xs:
         raise DataError(f"Found {len(xs)} and {len(ys)} sentences; expected the same sentences, at least one.")
@@ -160,13 +163,13 @@ def attention_similarity(x: Any, y: Any, measure: str) -> float:
 
 
 def word_pairs(attention: Any) -> Float[np.ndarray, "pair head"]:
-    """The layer as a matrix word pairs × heads, for `MomentsAccumulator`; one sentence or a list of sentences."""
+    """The layer as a matrix word pairs × heads, for `MomentsAccumulator`; of one sentence or of a list."""
     sentences = _sentences(attention)
     return np.concatenate([heads.reshape(len(heads), -1).T for heads in map(as_heads, sentences)])
 
 
 def as_heads(layer: Any) -> Float[np.ndarray, "head word word"]:
-    """One layer's attention over one sentence as `heads × words × words`, from that or from flat `words² × heads`."""
+    """A layer's attention in one sentence as `heads × words × words`, from that or from `words² × heads`."""
     array = as_float_array(layer)
     if array.ndim == 2:
         words = round(np.sqrt(len(array)))
@@ -178,7 +181,7 @@ def as_heads(layer: Any) -> Float[np.ndarray, "head word word"]:
 
 
 def difference_norms(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "head head"]:
-    """‖A_h − A_g‖ for all pairs of heads, from ‖A_h‖² + ‖A_g‖² − 2⟨A_h, A_g⟩; heads nearly alike are subtracted."""
+    """‖A_h − A_g‖ for all pairs of heads, from ‖A_h‖² + ‖A_g‖² − 2⟨A_h, A_g⟩; directly where that cancels."""
     products = flat @ flat.T
     squares = np.diag(products)
     both = squares[:, None] + squares
@@ -195,7 +198,8 @@ def row_correlations(
 ) -> tuple[Float[np.ndarray, "head head"], Int[np.ndarray, " head"]]:
     """Σ over words of the Pearson correlation of rows, for all pairs of heads; and each head's constant rows.
 
-    A constant row is uniform, for it sums to 1, so two of them are equal: they correlate 1, and 0 with any other row.
+    A constant row is uniform, for it sums to 1, so two of them are equal: they correlate 1, and 0 with any
+    other row.
     """
     words = weights.shape[1]
     deviations = weights - weights.mean(axis=2, keepdims=True)
@@ -209,7 +213,8 @@ def row_correlations(
 def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "head head"]:
     """Σ over words of the Jensen–Shannon divergence (nats) of rows, for all pairs of heads.
 
-    With t = p + q, 2 JS = Σ p ln p + Σ q ln q − Σ t ln t + ln 2 Σ t; only t ln t needs work for each pair of heads.
+    With t = p + q, 2 JS = Σ p ln p + Σ q ln q − Σ t ln t + ln 2 Σ t; only t ln t needs work for each pair of
+    heads.
     """
     heads, numbers = flat.shape
     safe = flat + TINY

@@ -1,8 +1,9 @@
 """Canonical correlations and regressions between layers, from their moments.
 
-With S_xx = V Λ Vᵀ the left singular vectors of the centred X are X V Λ^-½, so all that the formulas of Wu et al.
-(2020, appendix A) take from X and Y is in the whitened cross-scatter W_xᵀ S_xy W_y, W = V Λ^-½.
-Singular values of X are resolved down to about 1e-7 of the largest; directions below that are rounding and are left out.
+With S_xx = V Λ Vᵀ the left singular vectors of the centred X are X V Λ^-½, so all that the formulas of Wu et
+al. (2020, appendix A) take from X and Y is in the whitened cross-scatter W_xᵀ S_xy W_y, W = V Λ^-½. Singular
+values of X are resolved down to about 1e-7 of the largest; directions below that are rounding and are left
+out.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from residuum.maths.moments import EPSILON, LayerMoments, PairMoments
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """k directions of one layer: `whitening` W with Wᵀ S W = 1, and `loadings` Wᵀ S, the neurons in those directions."""
+    """Directions of one layer: `whitening` W with Wᵀ S W = 1, and `loadings` Wᵀ S of the neurons on them."""
 
     whitening: Float[np.ndarray, "neuron direction"]
     loadings: Float[np.ndarray, "direction neuron"]
@@ -32,13 +33,17 @@ class LayerSpectra:
     def principal(self, variance: float, *, standardize: bool) -> Subspace:
         """The fewest principal directions that reach the share `variance` of the layer's variance.
 
-        `standardize` gives every neuron variance 1 first. All directions (`variance=1`) span the same space either
-        way; they are then taken from the standardised neurons, which resolve small neurons beside large ones.
+        `standardize` gives every neuron variance 1 first. All directions (`variance=1`) span the same space
+        either way; they are taken from neurons of equal variance, which resolves small ones beside large ones.
         """
         if not 0 < variance <= 1:
-            raise SettingError(f"variance is {variance}; expected a share above 0 and at most 1, such as 0.99.")
-        scale = self.layer.deviation if standardize or variance == 1 else np.ones(len(self.layer.mean))
-        values, vectors = self._standardized if standardize or variance == 1 else self._plain
+            raise SettingError(f"variance is {variance}; expected a share above 0, at most 1, such as 0.99.")
+        if standardize:
+            scale, (values, vectors) = self.layer.deviation, self._standardized
+        elif variance == 1:
+            scale, (values, vectors) = self._perceptible, self._equalized
+        else:
+            scale, (values, vectors) = np.ones(len(self.layer.mean)), self._plain
         values = values[values > len(values) * EPSILON * values[0]]
         kept = directions_for_share(values, variance)
         roots, vectors = np.sqrt(values[:kept]), vectors[:, :kept]
@@ -47,29 +52,46 @@ class LayerSpectra:
 
     @cached_property
     def regression(self) -> Float[np.ndarray, "neuron direction"]:
-        """The whitening W of every direction that can be told from rounding, for the projection on the layer.
+        """The whitening W of all directions that can be told from rounding, for least squares on the layer.
 
-        The cut-off lies just above what rounding leaves in an eigenvalue that is 0 (3 ε λ₁ at most in practice), so
-        it keeps what least squares on the arrays would keep. A rounding direction that slips in is harmless here: the
-        regressand's scatter along it is of order ε, its share of R² of order ε²/(8 ε).
+        Layers behind a LayerNorm have one direction that holds only float32 rounding, some 100 ε of a neuron's
+        variance; least squares on arrays takes it for a regressor. Rayleigh quotients vᵀCv resolve it from C,
+        where `eigh` is off by ε λ₁. A direction of no variance that passes the cut-off does no harm: the
+        regressand's scatter along it is of order ε, and its share of R² of order ε² / 16 ε.
         """
-        values, vectors = self._standardized
-        kept = values > 8 * EPSILON * values[0]
-        return _divide(vectors[:, kept], self.layer.deviation[:, None]) / np.sqrt(values[kept])
+        values, vectors = self._equalized
+        quotients = np.einsum("nd,nd->d", vectors, self._correlation(self._perceptible) @ vectors)
+        kept = quotients > EPSILON * max(16.0, values[0] / 4)
+        return _divide(vectors[:, kept], self._perceptible[:, None]) / np.sqrt(quotients[kept])
+
+    @cached_property
+    def _perceptible(self) -> Float[np.ndarray, " neuron"]:
+        """√S_kk, and 0 for neurons so small beside the layer that they lie below its rank tolerance."""
+        layer = self.layer
+        tolerance = EPSILON * max(layer.n, len(layer.mean)) * np.sqrt(np.linalg.norm(layer.scatter))
+        return np.where(layer.deviation > tolerance, layer.deviation, 0.0)
 
     @cached_property
     def _plain(self) -> tuple[np.ndarray, np.ndarray]:
         return _descending_eigh(self.layer.scatter)
 
     @cached_property
+    def _equalized(self) -> tuple[np.ndarray, np.ndarray]:
+        return _descending_eigh(self._correlation(self._perceptible))
+
+    @cached_property
     def _standardized(self) -> tuple[np.ndarray, np.ndarray]:
-        deviation = self.layer.deviation
-        return _descending_eigh(_divide(_divide(self.layer.scatter, deviation), deviation[:, None]))
+        if np.array_equal(self._perceptible, self.layer.deviation):
+            return self._equalized
+        return _descending_eigh(self._correlation(self.layer.deviation))
+
+    def _correlation(self, scale: Float[np.ndarray, " neuron"]) -> Float[np.ndarray, "neuron neuron"]:
+        return _divide(_divide(self.layer.scatter, scale), scale[:, None])
 
 
 @dataclass(frozen=True, eq=False)
 class Canonical:
-    """`correlations` ρ of the directions of two layers, largest first, and the weight of each from either side."""
+    """`correlations` ρ of directions of two layers, largest first, and the weight from either side."""
 
     correlations: Float[np.ndarray, " canonical"]
     x_weights: Float[np.ndarray, " canonical"]
@@ -94,7 +116,7 @@ def canonical(pair: PairMoments, x: Subspace, y: Subspace) -> Canonical:
 
 
 def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " neuron"]:
-    """R of the least-squares regression of each neuron of x on all of y: ‖prediction‖ / ‖regressand‖, both centred.
+    """R of the regression of each neuron of x on all neurons of y: ‖prediction‖ / ‖regressand‖, centred.
 
     R_k² = ‖W_yᵀ S_yx[:, k]‖² / S_xx[k, k]; a constant neuron has R = 0.
     """
@@ -103,7 +125,7 @@ def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " ne
 
 
 def directions_for_share(values: Float[np.ndarray, " direction"], variance: float) -> int:
-    """The smallest number of leading `values` (descending) whose sum reaches the share `variance` of their total."""
+    """The smallest number of leading `values` (descending) whose sum reaches the share `variance` of all."""
     if variance == 1 or len(values) == 0:
         return len(values)
     share = np.cumsum(values) / values.sum()

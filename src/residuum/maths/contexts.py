@@ -1,4 +1,4 @@
-"""How much the representation of a word type depends on its context (Ethayarajh 2019), from sums over occurrences."""
+"""How much words depend on their context in each layer (Ethayarajh 2019), from sums over occurrences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from residuum.maths.layer_blocks import Layout
 
 
 class ContextAccumulator:
-    """Adds up the unit vectors u = x/‖x‖ of every word type in every layer; memory grows with types, not words."""
+    """Adds up the unit vectors u = x/‖x‖ of each word type; memory grows with types, not with words."""
 
     def __init__(self, n_types: int, widths: Sequence[int]) -> None:
         self._layout = Layout(tuple(int(width) for width in widths))
@@ -24,7 +24,7 @@ class ContextAccumulator:
     def update(self, types: Int[np.ndarray, " word"], layers: Sequence[Any]) -> None:
         """Add words: the type of each (0 … n_types − 1), and `words × neurons` for each layer."""
         types = np.asarray(types)
-        if len(types) and not (0 <= types.min() and types.max() < len(self._counts)):
+        if len(types) and (types.min() < 0 or types.max() >= len(self._counts)):
             raise DataError(f"Found word types {types.min()}–{types.max()}; expected 0–{len(self._counts) - 1}.")
         for i, layer in enumerate(layers):
             units = _unit_rows(as_matrix(layer, f"Layer {i}"))
@@ -52,7 +52,7 @@ class ContextSums:
     squares: Float[np.ndarray, "type layer"]
 
     def self_similarity_of_types(self) -> Float[np.ndarray, "type layer"]:
-        """The mean cosine of two occurrences of a type, (‖Σu‖² − Σ‖u‖²) / m(m − 1); NaN for types that occur once.
+        """The mean cosine of two occurrences of a type, (‖Σu‖² − Σ‖u‖²) / m(m − 1); NaN for m = 1.
 
         A zero vector has cosine 0 with everything.
         """
@@ -61,14 +61,14 @@ class ContextSums:
         return np.divide(together, pairs, out=np.full(together.shape, np.nan), where=pairs > 0)
 
     def self_similarity(self, least: int = 2) -> Float[np.ndarray, " layer"]:
-        """The mean over types with at least `least` occurrences; the lower, the more context-specific the layer."""
+        """The mean over types that occur at least `least` times; low where words depend on context."""
         enough = self.counts >= max(least, 2)
         if not enough.any():
             raise DataError(f"No word type occurs {least} times; add text or lower `least` (at least 2).")
         return self.self_similarity_of_types()[enough].mean(axis=0)
 
     def anisotropy(self) -> Float[np.ndarray, " layer"]:
-        """The mean cosine of two words of different type: what self-similarity would be without any meaning."""
+        """The mean cosine of two words of different type: the self-similarity that any words have."""
         words = float(self.counts.sum())
         pairs = words**2 - float((self.counts.astype(np.float64) ** 2).sum())
         if pairs == 0:
@@ -77,7 +77,7 @@ class ContextSums:
         return (layout.sum_by_layer(self.sums.sum(axis=0) ** 2) - layout.sum_by_layer(self.sums**2).sum(axis=0)) / pairs
 
     def context_specificity(self, least: int = 2) -> Float[np.ndarray, " layer"]:
-        """1 − (self-similarity − anisotropy): the higher, the more a layer's words depend on their context."""
+        """1 − (self-similarity − anisotropy): the higher, the more words depend on their context."""
         return 1 - (self.self_similarity(least) - self.anisotropy())
 
 

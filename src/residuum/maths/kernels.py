@@ -1,8 +1,9 @@
 """Kernel alignment of layers, from minibatches of words.
 
-HSIC(K, L) of two kernels over the same words is the inner product of their centred matrices, and
-CKA = HSIC(K, L) / √(HSIC(K, K) HSIC(L, L)) (Kornblith et al. 2019). Inner products of all layers' kernels are summed
-over minibatches (Nguyen et al. 2021), so no matrix is larger than one minibatch and sums of two corpora merge.
+HSIC(K, L) of two kernels over the same words is the inner product of their centred matrices, and CKA =
+HSIC(K, L) / √(HSIC(K, K) HSIC(L, L)) (Kornblith et al. 2019). Inner products of all layers' kernels are
+summed over minibatches (Nguyen et al. 2021), so no matrix is larger than one minibatch and sums of two
+corpora merge.
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,9 @@ from residuum.maths.moments import ROUNDING
 class KernelAccumulator:
     """Adds up HSIC with radial (RBF) kernels for all pairs of layers, one minibatch of words after another.
 
-    K_ij = exp(−‖x_i − x_j‖² / 2σ²), σ = `bandwidths[layer]`; see `bandwidth`. `debiased=True` takes the estimate of
-    Song et al. (2012), whose expectation does not depend on the size of the minibatches; the plain one is raised by
-    small minibatches.
+    K_ij = exp(−‖x_i − x_j‖² / 2σ²), σ = `bandwidths[layer]`; see `bandwidth`. `debiased=True` takes the
+    estimate of Song et al. (2012), whose expectation does not depend on the size of the minibatches; the
+    plain one is raised by small minibatches.
     """
 
     def __init__(self, bandwidths: Sequence[float], *, debiased: bool = False) -> None:
@@ -81,8 +82,8 @@ def cka_rbf(
 ) -> Float[np.ndarray, "layer layer"]:
     """CKA with RBF kernels of all pairs of layers over the same words.
 
-    Up to `batch` words the value is that of the definition; more words are dealt at random to minibatches of about
-    that size. σ of each layer is `fraction` of the median distance between two words of a minibatch.
+    Up to `batch` words the value is that of the definition; more words are dealt at random to minibatches of
+    about that size. σ of each layer is `fraction` of the median distance between two words of a minibatch.
     """
     if batch < 4:
         raise SettingError(f"batch is {batch}; expected at least 4 words.")
@@ -99,7 +100,7 @@ def cka_rbf(
 
 
 def bandwidth(x: Float[np.ndarray, "word neuron"], fraction: float = 0.8) -> float:
-    """`fraction` of the median distance between two of the words; the mean distance where most words are equal.
+    """`fraction` of the median distance between two words; of the mean distance where most words are equal.
 
     Kornblith et al. (2019) tried 0.2, 0.4 and 0.8; the last told layers apart best.
     """
@@ -133,7 +134,8 @@ def centred(kernel: Float[np.ndarray, "word word"]) -> Float[np.ndarray, "word w
 def u_centred(kernel: Float[np.ndarray, "word word"]) -> Float[np.ndarray, "word word"]:
     """The centring whose inner products, divided by n(n − 3), are the unbiased HSIC of Song et al. (2012).
 
-    K_ij − (ΣK_i·)/(n−2) − (ΣK_·j)/(n−2) + ΣK/((n−1)(n−2)) off the diagonal, 0 on it; sums leave the diagonal out.
+    K_ij − (ΣK_i·)/(n−2) − (ΣK_·j)/(n−2) + ΣK/((n−1)(n−2)) off the diagonal, 0 on it; sums leave the diagonal
+    out.
     """
     n = len(kernel)
     sums = kernel.sum(axis=0) - np.diag(kernel)

@@ -1,4 +1,4 @@
-"""Which blocks of the joint scatter of many layers are kept, where they lie, and how much memory they need."""
+"""Which blocks of the joint scatter of many layers are kept, where they lie, and what memory they need."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ def plan_passes(widths: Sequence[int], max_bytes: int) -> list[list[Pair]]:
 
     Layers are cut into bands; a pass takes two bands (or one with itself) and the diagonal blocks of both.
     """
+    needed = 0
     for n_bands in range(1, len(widths) + 1):
         bands = np.array_split(np.arange(len(widths)), n_bands)
         passes = [_band_pairs(a.tolist(), b.tolist()) for a, b in combinations_with_replacement(bands, 2)]
@@ -43,7 +44,7 @@ def _band_pairs(a: list[int], b: list[int]) -> list[Pair]:
 
 
 def held_pairs(pairs: Iterable[Pair] | None, n_layers: int) -> list[Pair]:
-    """The pairs as (i, j) with i ≤ j, each once, with the (i, i) and (j, j) that every measure of (i, j) needs."""
+    """The pairs (i, j), i ≤ j, each once, with the (i, i) and (j, j) that every measure of (i, j) needs."""
     if pairs is None:
         return list(combinations_with_replacement(range(n_layers), 2))
     asked = list(pairs)

@@ -5,9 +5,9 @@ With x the activations of one word, μ their mean and x_l the part that belongs 
     n,  μ,  S_lm = Σ (x_l − μ_l)(x_m − μ_m)ᵀ               what CKA, CCA, regressions and correlations need
     Σ ‖x_l − μ_l‖² (x − μ),  Σ ‖x_l − μ_l‖² ‖x_m − μ_m‖²   what the exact debiased CKA needs besides
 
-Sums run about a provisional mean that follows the data, so that a large mean costs no digits, and moments of two
-corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order). S is kept as one block for each
-pair of layers, each unordered pair once: half the memory and half the work of the joint square.
+Sums run about a provisional mean that follows the data, so that a large mean costs no digits, and moments of
+two corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order). S is kept as one block
+for each pair of layers, each unordered pair once: half the memory and half the work of the joint square.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_float_array, require_finite
 from residuum.maths.layer_blocks import Layout, Pair, held_pairs
+from residuum.maths.recentring import ShiftTerms
 
 EPSILON = float(np.finfo(np.float64).eps)
 # What long float64 sums, and differences of them, may lose of their size.
@@ -32,10 +33,10 @@ CHUNK = 2048
 class MomentsAccumulator:
     """Adds up blocks of words and gives their `Moments`; memory does not grow with the number of words.
 
-    `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j) come along
-    with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast) and sums in float64:
-    S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA and correlations, but not
-    `mixed` or CCA of nearly dependent neurons.
+    `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j)
+    come along with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast)
+    and sums in float64: S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA
+    and correlations, but not `mixed` or CCA of nearly dependent neurons.
     """
 
     def __init__(
@@ -106,11 +107,12 @@ class MomentsAccumulator:
             fits = joint.ndim == 2 and joint.shape[1] == self._layout.total
             layers = {i: joint[:, self._layout.slices[i]] for i in self._chunk} if fits else {0: joint}
         words = max((layer.shape[:1] for layer in layers.values()), default=(0,))
-        if {i: layer.shape for i, layer in layers.items()} != {i: (*words, self._layout.widths[i]) for i in self._chunk}:
+        found = {i: layer.shape for i, layer in layers.items()}
+        expected = {i: (*words, self._layout.widths[i]) for i in self._chunk}
+        if found != expected:
             raise DataError(
-                f"The block has shapes {[layer.shape for layer in layers.values()]}; expected words × neurons, the "
-                f"same words in each layer and {[self._layout.widths[i] for i in self._chunk]} neurons. "
-                "Pass the layers in the order of `widths`, side by side or as a list."
+                f"The block has layers of shape {[*found.values()]}; expected words × neurons, "
+                f"{[*expected.values()]}. Pass the layers in the order of `widths`, side by side or as a list."
             )
         return layers
 
@@ -159,7 +161,7 @@ class MomentsAccumulator:
         d = self._sum / self._n
         for (i, j), block in self._blocks.items():
             block -= self._n * np.outer(d[self._layout.slices[i]], d[self._layout.slices[j]])
-        terms = _ShiftTerms.of(self._layout, self._blocks, self._n, d)
+        terms = ShiftTerms.of(self._layout, self._blocks, self._n, d)
         self._third -= terms.third()
         self._fourth -= terms.fourth(self._third)
         self._shift += d
@@ -191,8 +193,9 @@ class LayerMoments:
 class PairMoments:
     """Two layers over the same words: `cross` S_xy, `fourth` Σ‖x − μ_x‖²‖y − μ_y‖².
 
-    `same` says that x and y hold the same numbers: one layer with itself, or a copy (means equal and x − y without
-    variance, both up to rounding). A layer is wholly similar to itself even where neurons, or all of it, are constant.
+    `same` says that x and y hold the same numbers: one layer with itself, or a copy (means equal and x − y
+    without variance, both up to rounding). A layer is wholly similar to itself even where neurons, or all of
+    it, are constant.
     """
 
     x: LayerMoments
@@ -206,8 +209,9 @@ class PairMoments:
 class Moments:
     """What one pass over the words leaves; made by `MomentsAccumulator`, `merge` and `subtract`.
 
-    `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` Σ‖x_l − μ_l‖²(x_k − μ_k) and `fourth[l, m]` Σ‖x_l − μ_l‖²‖x_m − μ_m‖²
-    are NaN for pairs that are not kept. `floor[k]` is what rounding alone may leave in S_kk of a constant neuron.
+    `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` is Σ‖x_l − μ_l‖²(x_k − μ_k) for neuron k, and `fourth[l, m]`
+    Σ‖x_l − μ_l‖²‖x_m − μ_m‖²; both are NaN for pairs of layers that are not kept. `floor[k]` is what rounding
+    alone may leave in S_kk of a constant neuron.
     """
 
     widths: tuple[int, ...]
@@ -315,8 +319,8 @@ def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
         rows, columns = layout.slices[i], layout.slices[j]
         blocks[i, j] = block + a.n * np.outer(da[rows], da[columns])
         blocks[i, j] += sign * (b.blocks[i, j] + b.n * np.outer(db[rows], db[columns]))
-    terms_a = _ShiftTerms.of(layout, a.blocks, a.n, da)
-    terms_b = _ShiftTerms.of(layout, b.blocks, b.n, db)
+    terms_a = ShiftTerms.of(layout, a.blocks, a.n, da)
+    terms_b = ShiftTerms.of(layout, b.blocks, b.n, db)
     third = a.third + terms_a.third() + sign * (b.third + terms_b.third())
     fourth = a.fourth + terms_a.fourth(a.third) + sign * (b.fourth + terms_b.fourth(b.third))
     floor = np.maximum(a.floor + b.floor, _mean_rounding(n, mean))
@@ -325,54 +329,21 @@ def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
     return Moments(a.widths, n, mean, blocks, third, fourth, floor)
 
 
-@dataclass(frozen=True, eq=False)
-class _ShiftTerms:
-    """What the third and fourth sums gain when the centred words y become y + d.
-
-    With e_l = ‖d_l‖², t_l = tr S_ll and p_l = d_lᵀ S_l:, from ‖y_l + d_l‖² = ‖y_l‖² + 2 d_l·y_l + e_l:
-    third  gains t_l d + 2 p_l + n e_l d;
-    fourth gains 2 d_m·third_lm + 2 d_l·third_ml + t_l e_m + e_l t_m + 4 p_lm·d_m + n e_l e_m.
-    """
-
-    layout: Layout
-    n: int
-    d: Float[np.ndarray, " neuron"]
-    e: Float[np.ndarray, " layer"]
-    t: Float[np.ndarray, " layer"]
-    p: Float[np.ndarray, "layer neuron"]
-
-    @staticmethod
-    def of(
-        layout: Layout, blocks: Mapping[Pair, np.ndarray], n: int, d: Float[np.ndarray, " neuron"]
-    ) -> "_ShiftTerms":
-        p = np.zeros((len(layout.widths), layout.total))
-        for (i, j), block in blocks.items():
-            p[i, layout.slices[j]] = d[layout.slices[i]] @ block
-            p[j, layout.slices[i]] = block @ d[layout.slices[j]]
-        t = layout.sum_by_layer(layout.diagonal(blocks))
-        return _ShiftTerms(layout, n, d, layout.sum_by_layer(d**2), t, p)
-
-    def third(self) -> Float[np.ndarray, "layer neuron"]:
-        return np.outer(self.t + self.n * self.e, self.d) + 2 * self.p
-
-    def fourth(self, third: Float[np.ndarray, "layer neuron"]) -> Float[np.ndarray, "layer layer"]:
-        half = 2 * self.layout.sum_by_layer(third * self.d) + np.outer(self.t, self.e)
-        return half + half.T + 4 * self.layout.sum_by_layer(self.p * self.d) + self.n * np.outer(self.e, self.e)
-
-
 def _mean_rounding(n: int, mean: Float[np.ndarray, " neuron"]) -> Float[np.ndarray, " neuron"]:
     """The scatter of n words that differ from the mean by no more than a few roundings of it."""
     return n * (16 * EPSILON * mean) ** 2
 
 
 def _without_dead(
-    block: Float[np.ndarray, "neuron other"], rows: Bool[np.ndarray, " neuron"], columns: Bool[np.ndarray, " other"]
+    block: Float[np.ndarray, "neuron other"],
+    rows: Bool[np.ndarray, " neuron"],
+    columns: Bool[np.ndarray, " other"],
 ) -> Float[np.ndarray, "neuron other"]:
     return block if rows.all() and columns.all() else np.where(np.outer(rows, columns), block, 0.0)
 
 
 def _is_copy(x: LayerMoments, y: LayerMoments, cross: Float[np.ndarray, "neuron other"]) -> bool:
-    """Whether the two means agree and Σ‖(x − μ_x) − (y − μ_y)‖² = tr S_xx + tr S_yy − 2 tr S_xy is rounding."""
+    """Whether the means agree and Σ‖(x − μ_x) − (y − μ_y)‖² = tr S_xx + tr S_yy − 2 tr S_xy is rounding."""
     if x.mean.shape != y.mean.shape:
         return False
     close = np.abs(x.mean - y.mean) <= ROUNDING * (np.abs(x.mean) + x.deviation)

@@ -1,4 +1,4 @@
-"""Curves over layers that are read off a matrix of similarities: localization, layer average, adjacent layers."""
+"""Curves over layers, read off a matrix of similarities: localization, layer average, adjacent layers."""
 
 import numpy as np
 from jaxtyping import Float

@@ -1,7 +1,8 @@
 """Similarity of layers as agreement of what they say about pairs of words: RSA and mutual nearest neighbours.
 
-Each layer is turned into a matrix over pairs of words (distances, or who is a neighbour of whom); two layers are as
-similar as the cosine of the two matrices. The cost grows with the square of the words, so a sample of them is taken.
+Each layer is turned into a matrix over pairs of words (distances, or who is a neighbour of whom); two layers
+are as similar as the cosine of the two matrices. The cost grows with the square of the words, so a sample of
+them is taken.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +22,14 @@ Correlation = Literal["spearman", "pearson"]
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """A `words × words` matrix for each layer over one sample of words; `chosen` are the words of the sample."""
+    """A `words × words` matrix for each layer over one sample of words; `chosen` are the words in it."""
 
     matrices: list[Float[np.ndarray, "word word"]]
     chosen: Int[np.ndarray, " word"]
     features: Callable[[Float[np.ndarray, "word word"]], Float[np.ndarray, " _"]]
 
     def similarity(self, keep: Int[np.ndarray, " _"] | None = None) -> Float[np.ndarray, "layer layer"]:
-        """The similarity of all pairs of layers over the sample, or over the places `keep` in it (a jackknife)."""
+        """All pairs of layers over the sample, or over the places `keep` in it (for a jackknife)."""
         kept = self.matrices if keep is None else [matrix[np.ix_(keep, keep)] for matrix in self.matrices]
         flat = np.stack([self.features(matrix) for matrix in kept])
         return cosines(flat @ flat.T)
@@ -42,15 +43,16 @@ def rsa(
     sample: int = 1000,
     rng: int | np.random.Generator = 0,
 ) -> Relations:
-    """Representational similarity analysis: the correlation of two layers' distances between words, in [−1, 1].
+    """Representational similarity analysis: how two layers' distances between words correlate, in [−1, 1].
 
-    Kriegeskorte et al. (2008). Neurons are centred first, so that cosines do not all sit near 1; with `cosine` and
-    `euclidean` the value is invariant to rotation and scale. Distances that are all alike correlate 0.
+    Kriegeskorte et al. (2008). Neurons are centred first, so that cosines do not all sit near 1; with
+    `cosine` and `euclidean` the value is invariant to rotation and scale. Distances that are all alike
+    correlate 0.
     """
     if distance not in ("cosine", "correlation", "euclidean") or correlation not in ("spearman", "pearson"):
         raise SettingError(
-            f"Found distance {distance!r} and correlation {correlation!r}; expected 'cosine', 'correlation' or "
-            "'euclidean', and 'spearman' or 'pearson'."
+            f"Found distance {distance!r} and correlation {correlation!r}; expected 'cosine', "
+            "'correlation' or 'euclidean', and 'spearman' or 'pearson'."
         )
     chosen = sample_words(len(layers[0]), sample, rng, least=3)
     matrices = [_distances(layer[chosen], distance) for layer in layers]
@@ -64,10 +66,10 @@ def knn(
     sample: int = 1000,
     rng: int | np.random.Generator = 0,
 ) -> Relations:
-    """Mutual k-nearest-neighbour overlap: the mean share of a word's `neighbours` in x that are also its in y.
+    """Mutual k-nearest-neighbour overlap: the mean share of a word's `neighbours` in x that it also has in y.
 
-    Huh et al. (2024), with Euclidean distances, in [0, 1]; two unrelated layers share k/(n − 1). Of equally near
-    words the earlier is the neighbour.
+    Huh et al. (2024), with Euclidean distances, in [0, 1]; two unrelated layers share k/(n − 1). Of equally
+    near words the earlier is the neighbour.
     """
     if neighbours < 1:
         raise SettingError(f"neighbours is {neighbours}; expected at least 1.")

@@ -1,11 +1,12 @@
-"""How alike two layers are: every measure of Wu et al. (2020) and its relatives, for two arrays or all layers at once.
+"""How alike two layers are: the measures of Wu et al. (2020) and their kin, for two arrays or all layers.
 
-All measures compare X and Y, `words × neurons` of two layers over the same words, neurons centred. In `MEASURES`, the
-measures with source "moments" need only one pass (`residuum.maths.moments`), "arrays" need the activations,
-"attention" and "attention moments" need attention weights (`residuum.maths.attention`).
+All measures compare X and Y, `words × neurons` of two layers over the same words, neurons centred. In
+`MEASURES`, the measures with source "moments" need only one pass (`residuum.maths.moments`), "arrays" need
+the activations, "attention" and "attention moments" need attention weights (`residuum.maths.attention`).
 
-Definitions where the formulas have none. A constant neuron correlates 0 with everything but itself, and a layer
-without variance has similarity 0 to every other; a layer and itself, or its copy, have similarity 1 throughout.
+Definitions where the formulas have none. A constant neuron correlates 0 with everything but itself, and a
+layer without variance has similarity 0 to every other; a layer and itself, or its copy, have similarity 1
+throughout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,8 @@ def similarity(x: Any, y: Any, measure: str = "cka", **options: Any) -> float:
     """The similarity of two layers over the same words, x to y, for numpy or torch `words × neurons` arrays.
 
     For attention measures x and y are attention weights, `heads × words × words` of one sentence or a list of
-    sentences. `MEASURES[measure].options` names the options; they are explained at the functions of that name.
+    sentences. `MEASURES[measure].options` names the options; they are explained at the functions of that
+    name.
     """
     _check_options([measure], options)
     source = MEASURES[measure].source
@@ -107,9 +109,7 @@ def similarity_matrices(
     return matrices
 
 
-def array_similarity_matrix(
-    layers: Sequence[Any], measure: str, **options: Any
-) -> Float[np.ndarray, "layer layer"]:
+def array_similarity_matrix(layers: Sequence[Any], measure: str, **options: Any) -> Float[np.ndarray, "layer layer"]:
     """One of the measures with source "arrays" for all pairs of layers over the same words."""
     _check_options([measure], options)
     functions: dict[str, Callable[..., np.ndarray]] = {
@@ -126,9 +126,9 @@ def array_similarity_matrix(
 class MomentOptions:
     """The options of the measures from moments.
 
-    `top_k` averages only the k neurons (or canonical correlations) that are most alike; `variance` is the share of
-    variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before them, as the code published
-    with the paper does and the paper does not.
+    `top_k` averages only the k neurons (or canonical correlations) that are most alike; `variance` is the
+    share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before them, as
+    the code published with the paper does and the paper does not.
     """
 
     top_k: int | None = None
@@ -157,7 +157,7 @@ class _Decomposed:
 
 
 def _neuron(pair: _Decomposed) -> tuple[float, float]:
-    """Mean over the neurons of one layer of the largest absolute Pearson correlation with a neuron of the other."""
+    """Mean over neurons of one layer of the largest |Pearson correlation| with a neuron of the other."""
     m = pair.moments
     norms = np.outer(m.x.deviation, m.y.deviation)
     correlation = np.divide(np.abs(m.cross), norms, out=np.zeros_like(m.cross), where=norms > 0)
@@ -197,8 +197,8 @@ def _cka(pair: _Decomposed) -> tuple[float, float]:
 def _cka_debiased(pair: _Decomposed) -> tuple[float, float]:
     """CKA with the unbiased HSIC of Song et al. (2012): about 0 for unrelated layers, however few the words.
 
-    For centred X and Y with linear kernels, where 1ᵀXXᵀ = 0, their estimate is, without forming n × n matrices,
-    HSIC ∝ ‖S_xy‖² − n/(n − 2) Σ‖x‖²‖y‖² + tr S_xx tr S_yy / ((n − 1)(n − 2)).
+    For centred X and Y with linear kernels, where 1ᵀXXᵀ = 0, their estimate is, without forming n × n
+    matrices, HSIC ∝ ‖S_xy‖² − n/(n − 2) Σ‖x‖²‖y‖² + tr S_xx tr S_yy / ((n − 1)(n − 2)).
     """
     m = pair.moments
     if m.x.n <= 3:
@@ -223,7 +223,8 @@ def _procrustes(pair: _Decomposed) -> tuple[float, float]:
     """‖S_xy‖_* / √(tr S_xx tr S_yy): the cosine of X and the Y that is best rotated onto it.
 
     Equals 1 − d²/2 for d the orthogonal Procrustes distance of X and Y scaled to Frobenius norm 1; in [0, 1],
-    invariant to rotation and scale. Layers of different width compare as if the narrower had constant neurons more.
+    invariant to rotation and scale. Layers of different width compare as if the narrower had constant neurons
+    more.
     """
     m = pair.moments
     if m.x.trace == 0 or m.y.trace == 0:

@@ -1,11 +1,11 @@
 """Intervals and tests: jackknife, bootstrap, paired permutation, Pearson correlation with Fisher's interval.
 
-Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of sentences.
+Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of
+sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,49 +13,52 @@ from scipy import stats
 
 from residuum.errors import DataError, SettingError
 
-Scale = Literal["identity", "logit", "fisher"]
 Rng = int | np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """A value with its confidence interval; all fields have the same shape."""
+    """A value with its confidence interval, standard error and estimated bias, all of the same shape."""
 
     value: Float[np.ndarray, "*shape"]
     low: Float[np.ndarray, "*shape"]
     high: Float[np.ndarray, "*shape"]
     standard_error: Float[np.ndarray, "*shape"]
+    bias: Float[np.ndarray, "*shape"]
 
 
 def jackknife(
     value: Float[np.ndarray, "*shape"] | float,
-    leave_one_out: Float[np.ndarray, "group *shape"],
+    leave_one_out: Float[np.ndarray, "group ..."],
     sizes: Sequence[float] | Float[np.ndarray, " group"] | None = None,
     *,
     level: float = 0.95,
-    scale: Scale = "identity",
+    bounds: tuple[float, float] | None = None,
 ) -> Interval:
-    """The interval of a value from its values with one group of sentences left out at a time.
+    """The interval of a value θ from its values θ_(j) with one group of sentences left out at a time.
 
-    With h_j = n/m_j (n words, m_j of them in group j) and pseudo-values θ̃_j = h_j θ − (h_j − 1) θ_(j), the variance is
-    mean_j (θ̃_j − mean θ̃)² / (h_j − 1) (Busing, Meijer and van der Leeden 1999; equal `sizes` give the common
-    jackknife), and the interval θ ± t se with Student's t of g − 1 degrees of freedom. `scale` does this on the logit
-    scale (values in [0, 1]) or Fisher's (in [−1, 1]) and maps back, so that the interval stays in range.
+    Busing, Meijer and van der Leeden (1999), for groups of unequal `sizes` m_j (n in all, h_j = n/m_j): θ_J =
+    gθ − Σ(1 − 1/h_j) θ_(j) is θ without its bias, se² = mean_j (h_j θ − (h_j − 1) θ_(j) − θ_J)² / (h_j − 1).
+    The interval reaches t·se (Student's t, g − 1 degrees of freedom) beyond both θ and θ_J, and is cut at
+    `bounds`. A bias that falls more slowly than 1/n, as that of CCA with many unrelated directions, is not
+    seen.
     """
-    theta, left_out = np.asarray(value, dtype=np.float64), np.asarray(leave_one_out, dtype=np.float64)
     _check_level(level)
+    theta, left_out = np.asarray(value, dtype=np.float64), np.asarray(leave_one_out, dtype=np.float64)
     if left_out.shape[1:] != theta.shape:
-        raise DataError(f"The value has shape {theta.shape}; leave-one-out values {left_out.shape}, expected one more axis.")
-    groups = len(left_out)
-    if groups < 2:
+        raise DataError(
+            f"The value has shape {theta.shape}, the values with one group left out {left_out.shape}; "
+            "expected the same with one axis before it."
+        )
+    if len(left_out) < 2:
         unknown = np.full(theta.shape, np.nan)
-        return Interval(theta, unknown, unknown, unknown)
-    forward, back, slope = _SCALES[scale]
-    error = _jackknife_error(forward(theta), forward(left_out), _group_shares(sizes, groups))
-    reach = error * float(stats.t.ppf((1 + level) / 2, groups - 1))
-    low, high = back(forward(theta) - reach), back(forward(theta) + reach)
-    # The way there and back must not cut the value out of its own interval by a rounding.
-    return Interval(theta, np.minimum(low, theta), np.maximum(high, theta), error * slope(theta))
+        return Interval(theta, unknown, unknown, unknown, unknown)
+    bias, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
+    reach = error * float(stats.t.ppf((1 + level) / 2, len(left_out) - 1))
+    low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
+    if bounds is not None:
+        low, high = np.clip(low, *bounds), np.clip(high, *bounds)
+    return Interval(theta, np.asarray(low), np.asarray(high), np.asarray(error), np.asarray(bias))
 
 
 def bootstrap(
@@ -66,7 +69,7 @@ def bootstrap(
     level: float = 0.95,
     rng: Rng = 0,
 ) -> Interval:
-    """The percentile interval of `statistic(indices)` over resamples of the sentence indices with replacement."""
+    """The percentile interval of `statistic(indices)` over resamples of sentence indices with replacement."""
     _check_level(level)
     if sentences < 1 or resamples < 2:
         raise SettingError(f"Found {sentences} sentences and {resamples} resamples; expected at least 1 and 2.")
@@ -76,11 +79,12 @@ def bootstrap(
     )
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
     value = np.asarray(statistic(np.arange(sentences)), float)
-    return Interval(value, np.asarray(low), np.asarray(high), np.asarray(draws.std(axis=0, ddof=1)))
+    error, bias = draws.std(axis=0, ddof=1), draws.mean(axis=0) - value
+    return Interval(value, np.asarray(low), np.asarray(high), np.asarray(error), np.asarray(bias))
 
 
 def bootstrap_mean(
-    values: Float[np.ndarray, "sentence *shape"], *, resamples: int = 1000, level: float = 0.95, rng: Rng = 0
+    values: Float[np.ndarray, "sentence ..."], *, resamples: int = 1000, level: float = 0.95, rng: Rng = 0
 ) -> Interval:
     """The mean of one value for each sentence (or test item), with the percentile interval."""
     values = _finite(values)
@@ -88,8 +92,8 @@ def bootstrap_mean(
 
 
 def paired_bootstrap(
-    a: Float[np.ndarray, "sentence *shape"],
-    b: Float[np.ndarray, "sentence *shape"],
+    a: Float[np.ndarray, "sentence ..."],
+    b: Float[np.ndarray, "sentence ..."],
     *,
     resamples: int = 1000,
     level: float = 0.95,
@@ -100,9 +104,13 @@ def paired_bootstrap(
 
 
 def paired_permutation_test(
-    a: Float[np.ndarray, " sentence"], b: Float[np.ndarray, " sentence"], *, resamples: int = 10_000, rng: Rng = 0
+    a: Float[np.ndarray, " sentence"],
+    b: Float[np.ndarray, " sentence"],
+    *,
+    resamples: int = 10_000,
+    rng: Rng = 0,
 ) -> float:
-    """The two-sided p-value of mean(a) ≠ mean(b): how often random signs give |mean(a − b)| as large or larger.
+    """The two-sided p-value of mean(a) ≠ mean(b): how often random signs give |mean(a − b)| as large.
 
     All 2ⁿ signs are tried when they are no more than `resamples`; else (hits + 1) / (resamples + 1), never 0.
     """
@@ -117,7 +125,7 @@ def paired_permutation_test(
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's r of n points, its interval and the two-sided p-value of r ≠ 0; NaN where they are undefined."""
+    """Pearson's r of n points, its interval and the two-sided p-value of r ≠ 0; NaN where undefined."""
 
     r: float
     low: float
@@ -137,46 +145,28 @@ def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " point"], *, l
         raise DataError(f"Found arrays of shape {x.shape} and {y.shape}; expected two of equal length, at least 2.")
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(np.nan, np.nan, np.nan, np.nan, len(x))
-    result = stats.pearsonr(x, y)
-    r = float(result.statistic)
-    low, high = _fisher_interval(r, len(x), level)
-    return Correlation(r, low, high, float(result.pvalue), len(x))
+    r, p_value = map(float, stats.pearsonr(x, y))
+    return Correlation(r, *_fisher_interval(r, len(x), level), p_value, len(x))
 
 
-def _jackknife_error(
+def _jackknife_moments(
     theta: Float[np.ndarray, "*shape"],
-    left_out: Float[np.ndarray, "group *shape"],
-    shares: Float[np.ndarray, " group"],
-) -> Float[np.ndarray, "*shape"]:
-    h = (1 / shares).reshape(-1, *[1] * theta.ndim)
-    pseudo = theta + (h - 1) * (theta - left_out)
-    return np.sqrt(((pseudo - pseudo.mean(axis=0)) ** 2 / (h - 1)).mean(axis=0))
+    left_out: Float[np.ndarray, "group ..."],
+    ratios: Float[np.ndarray, " group"],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    """The bias θ − θ_J and the standard error, from the changes θ − θ_(j), all exactly 0 for a constant."""
+    h = ratios.reshape(-1, *[1] * theta.ndim)
+    changes = theta - left_out
+    bias = -((1 - 1 / h) * changes).sum(axis=0)
+    error = np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0))
+    return bias, error
 
 
-def _group_shares(sizes: Sequence[float] | np.ndarray | None, groups: int) -> Float[np.ndarray, " group"]:
+def _group_ratios(sizes: Sequence[float] | np.ndarray | None, groups: int) -> Float[np.ndarray, " group"]:
     sizes = np.ones(groups) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if sizes.shape != (groups,) or not (sizes > 0).all():
-        raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive numbers, one for each group left out.")
-    return sizes / sizes.sum()
-
-
-def _logit(p: np.ndarray) -> np.ndarray:
-    """ln p/(1 − p), with p kept just inside (0, 1) so that exact ends stay finite."""
-    inside = np.clip(p, _EDGE, 1 - _EDGE)
-    return np.log(inside / (1 - inside))
-
-
-def _fisher(r: np.ndarray) -> np.ndarray:
-    return np.arctanh(np.clip(r, _EDGE - 1, 1 - _EDGE))
-
-
-_EDGE = 1e-12
-# For each scale: the way there, the way back, and d value / d scaled value for the standard error.
-_SCALES: dict[str, tuple[Callable, Callable, Callable]] = {
-    "identity": (lambda v: v, lambda v: v, lambda v: np.ones_like(v)),
-    "logit": (_logit, lambda v: 1 / (1 + np.exp(-v)), lambda v: v * (1 - v)),
-    "fisher": (_fisher, np.tanh, lambda v: 1 - v**2),
-}
+        raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive ones, one for each group left out.")
+    return sizes.sum() / sizes
 
 
 def _all_signs(n: int) -> Iterator[Float[np.ndarray, "resample sentence"]]:
@@ -210,7 +200,9 @@ def _paired_differences(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _finite(values: np.ndarray | Sequence[float]) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not np.isfinite(array).all():
-        raise DataError(f"Found {array.size} values, {int((~np.isfinite(array)).sum())} not finite; expected finite ones.")
+        raise DataError(
+            f"Found {array.size} values, {int((~np.isfinite(array)).sum())} not finite; expected finite ones."
+        )
     return array
 
 

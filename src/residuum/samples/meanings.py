@@ -1,0 +1,202 @@
+"""What a sentence says, without a language: clauses, their participants, and how they are linked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Tense = Literal["past", "present", "future"]
+Number = Literal["sg", "pl"]
+Gap = Literal["", "subject", "object"]
+Link = Literal["", "and", "but"]
+
+BE = "be"
+BE_AT = "be_at"
+PRONOUNS = ("i", "we", "they")
+NUMERALS = ("two", "three", "four", "five")
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A participant: a noun with what determines it, a name, or a pronoun (`i`, `we`, `they`).
+
+    `determiner` is the, a, this, a numeral, many, all, every, or bare (masses, names and pronouns). A possessor
+    makes a noun definite. `relative` is a clause with a gap where this participant belongs.
+    """
+
+    lexeme: str
+    kind: Literal["noun", "name", "pronoun"] = "noun"
+    surname: str = ""
+    number: Number = "sg"
+    determiner: str = "the"
+    adjectives: tuple[str, ...] = ()
+    possessor: "Entity | None" = None
+    relative: "Clause | None" = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing but an article stands with the noun."""
+        return not (self.adjectives or self.possessor or self.relative) and self.determiner in ("the", "bare")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One event or state. Two subjects or objects are coordinated; a relative clause has a gap for one of them.
+
+    `ground` is the place that the predicate asks for (go to, live in, enter), `place` where the rest happens.
+    """
+
+    predicate: str
+    subject: tuple[Entity, ...] = ()
+    object: tuple[Entity, ...] = ()
+    recipient: Entity | None = None
+    quality: str = ""
+    very: bool = False
+    ground: Entity | None = None
+    place: Entity | None = None
+    companion: Entity | None = None
+    beneficiary: Entity | None = None
+    means: str = ""
+    manner: str = ""
+    frequency: str = ""
+    time: str = ""
+    time_first: bool = False
+    tense: Tense = "past"
+    negated: bool = False
+    gap: Gap = ""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One clause, or two that are linked; with `shared_subject` the second has the subject of the first."""
+
+    clauses: tuple[Clause, ...]
+    link: Link = ""
+    shared_subject: bool = False
+
+
+def described(meaning: Meaning) -> str:
+    """A meaning as one line that is equal for equal meanings only; it stands above each sentence of a treebank."""
+    link = f" {meaning.link}{'-then' if meaning.shared_subject else ''} "
+    return link.join(_described_clause(clause) for clause in meaning.clauses)
+
+
+def skeleton(meaning: Meaning) -> str:
+    """The description without what a language may leave unsaid: articles, and whether the time stands first.
+
+    Swahili has no articles, so meanings that differ in these only can have the same words.
+    """
+    bare = replace(meaning, clauses=tuple(_without_articles(clause) for clause in meaning.clauses))
+    return described(bare)
+
+
+def cores(meaning: Meaning) -> Iterator[str]:
+    """Who does what to whom, for each clause: the predicate with the heads of its arguments."""
+    first_subject = meaning.clauses[0].subject
+    for clause in meaning.clauses:
+        yield from _clause_cores(clause, clause.subject or first_subject, clause.object)
+
+
+def entities(meaning: Meaning) -> Iterator[Entity]:
+    """Every participant, possessors and those of relative clauses too."""
+    for clause in meaning.clauses:
+        yield from _clause_entities(clause)
+
+
+def clauses(meaning: Meaning) -> Iterator[Clause]:
+    """Every clause, relative ones too."""
+    yield from meaning.clauses
+    for entity in entities(meaning):
+        if entity.relative:
+            yield entity.relative
+
+
+def _described_clause(clause: Clause) -> str:
+    parts = [f"{clause.tense} {'not ' if clause.negated else ''}{clause.predicate}"]
+    parts += [_described_role(role, filler) for role, filler in _roles(clause) if filler]
+    flags = [name for name in ("very", "time_first") if getattr(clause, name)]
+    if clause.gap:
+        flags.append(f"gap={clause.gap}")
+    return f"({'; '.join(parts + flags)})"
+
+
+def _roles(clause: Clause) -> Iterator[tuple[str, tuple[Entity, ...] | Entity | str | None]]:
+    for role in (
+        "subject",
+        "object",
+        "recipient",
+        "quality",
+        "ground",
+        "place",
+        "companion",
+        "beneficiary",
+        "means",
+        "manner",
+        "frequency",
+        "time",
+    ):
+        yield role, getattr(clause, role)
+
+
+def _described_role(role: str, filler: tuple[Entity, ...] | Entity | str | None) -> str:
+    if isinstance(filler, Entity):
+        filler = (filler,)
+    if isinstance(filler, tuple):
+        filler = " + ".join(map(_described_entity, filler))
+    return f"{role}={filler}"
+
+
+def _described_entity(entity: Entity) -> str:
+    words = [entity.determiner, *entity.adjectives, entity.lexeme, entity.surname, entity.number]
+    text = " ".join(word for word in words if word)
+    if entity.possessor:
+        text += f" of {_described_entity(entity.possessor)}"
+    if entity.relative:
+        text += f" such-that {_described_clause(entity.relative)}"
+    return f"[{text}]"
+
+
+def _without_articles(clause: Clause) -> Clause:
+    return replace(
+        clause,
+        time_first=False,
+        subject=tuple(map(_without_article, clause.subject)),
+        object=tuple(map(_without_article, clause.object)),
+        recipient=clause.recipient and _without_article(clause.recipient),
+        ground=clause.ground and _without_article(clause.ground),
+        place=clause.place and _without_article(clause.place),
+        companion=clause.companion and _without_article(clause.companion),
+        beneficiary=clause.beneficiary and _without_article(clause.beneficiary),
+    )
+
+
+def _without_article(entity: Entity) -> Entity:
+    relative = entity.relative and _without_articles(entity.relative)
+    determiner = "bare" if entity.determiner in ("the", "a") else entity.determiner
+    return replace(entity, determiner=determiner, relative=relative)
+
+
+def _clause_cores(clause: Clause, subject: tuple[Entity, ...], object_: tuple[Entity, ...]) -> Iterator[str]:
+    heads = [entity.lexeme for entity in (*subject[:1], *object_[:1])]
+    ground = clause.ground.lexeme if clause.ground else ""
+    yield " ".join([clause.predicate, *heads, clause.quality, ground])
+    for entity in _own_entities(clause):
+        if inner := entity.relative:
+            subject = (entity,) if inner.gap == "subject" else inner.subject
+            object_ = (entity,) if inner.gap == "object" else inner.object
+            yield from _clause_cores(inner, subject, object_)
+
+
+def _clause_entities(clause: Clause) -> Iterator[Entity]:
+    for entity in _own_entities(clause):
+        yield entity
+        if entity.possessor:
+            yield entity.possessor
+        if entity.relative:
+            yield from _clause_entities(entity.relative)
+
+
+def _own_entities(clause: Clause) -> Iterator[Entity]:
+    yield from clause.subject
+    yield from clause.object
+    others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
+    yield from (entity for entity in others if entity)

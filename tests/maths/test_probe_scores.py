@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import precision_recall_fscore_support
+
+from residuum.errors import DataError
+from residuum.maths.probe_scores import (
+    class_scores,
+    majority_baseline,
+    number_scores,
+    selectivity,
+    word_majority_baseline,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1))
+def test_class_scores_against_sklearn(pairs):
+    predicted, truth = np.array(pairs).T
+    scores = class_scores(predicted, truth, 5)
+    expected = precision_recall_fscore_support(truth, predicted, labels=range(5), zero_division=0)
+    for found, wanted in zip(
+        (scores.precision, scores.recall, scores.f1, scores.support), expected, strict=True
+    ):
+        np.testing.assert_allclose(found, wanted)
+    assert scores.accuracy == np.mean(predicted == truth)
+
+
+def test_labels_unseen_in_training_are_errors_and_are_counted():
+    scores = class_scores(np.array([0, 1, 1, 0]), np.array([0, -1, 1, -1]), 2)
+    assert scores.accuracy == 0.5
+    assert scores.n_unseen == 2
+    assert scores.support.tolist() == [1, 1]
+    assert scores.precision.tolist() == [0.5, 0.5]
+    assert scores.correct.tolist() == [True, False, True, False]
+
+
+def test_number_scores_against_scipy():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(100).round(1)
+    predicted = truth + rng.standard_normal(100)
+    scores = number_scores(predicted, truth)
+    assert scores.pearson == pytest.approx(pearsonr(predicted, truth).statistic)
+    assert scores.spearman == pytest.approx(spearmanr(predicted, truth).statistic)
+    assert scores.mean_squared_error == pytest.approx(np.mean((predicted - truth) ** 2))
+
+
+def test_constant_predictions_correlate_with_nothing():
+    assert number_scores(np.ones(5), np.arange(5.0)).pearson == 0
+
+
+def test_majority_baseline_breaks_ties_by_the_alphabet():
+    assert majority_baseline(["B", "A", "B", "A"], ["A", "A", "B", "C"]) == 0.5
+
+
+def test_word_majority_baseline_by_hand():
+    train_words = ["a", "a", "a", "b", "c", "c"]
+    train_labels = ["X", "X", "Y", "Y", "Y", "X"]
+    # a → X, b → Y, c → X (tie), unknown → X (three each: the first in the alphabet)
+    test_words, test_labels = ["a", "b", "c", "new", "new"], ["X", "Y", "Y", "X", "Y"]
+    assert word_majority_baseline(train_words, train_labels, test_words, test_labels) == 3 / 5
+
+
+def test_selectivity_is_task_minus_control():
+    assert selectivity(0.75, 0.25) == 0.5
+
+
+def test_bad_input_is_explained():
+    with pytest.raises(DataError, match="is empty"):
+        class_scores(np.array([], int), np.array([], int), 2)
+    with pytest.raises(DataError, match="2 values came with 3 labels"):
+        class_scores(np.zeros(2, int), np.zeros(3, int), 2)
+    with pytest.raises(DataError, match="is empty"):
+        majority_baseline(["A"], [])
+    with pytest.raises(DataError, match="no training labels"):
+        majority_baseline([], ["A"])
+    with pytest.raises(DataError, match="same words"):
+        word_majority_baseline(["a"], [], ["a"], ["X"])

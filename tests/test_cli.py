@@ -1,0 +1,133 @@
+"""The command line: the same numbers as Python, clear errors, quick help."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from residuum.activations.extraction import extract
+from residuum.activations.store import open_store
+from residuum.cli import main
+from residuum.corpus import Corpus
+from residuum.models import load_model
+
+CONLLU = """# sent_id = a
+1	The	the	DET	DT	_	2	det	_	_
+2	fox	fox	NOUN	NN	Number=Sing	3	nsubj	_	_
+3	reads	read	VERB	VBZ	_	0	root	_	_
+
+# sent_id = b
+1	Dogs	dog	NOUN	NNS	Number=Plur	0	root	_	_
+
+"""
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    path = tmp_path / "test.conllu"
+    path.write_text(CONLLU)
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Run a command in this process; give its exit status and what it printed."""
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
+        handler = signal.getsignal(signal.SIGINT)
+        try:
+            main()
+            status = 0
+        except SystemExit as exit:
+            status = exit.code or 0
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return command
+
+
+def test_extract_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
+    status, out, _ = run("extract", tiny_folder("bert"), treebank, "--out", tmp_path / "cli", "--layers", "1-2")
+    assert status == 0
+    assert "4 words in 2 sentences" in out
+    assert "0 words dropped" in out
+    corpus = Corpus(name="x", sentences=[["The", "fox", "reads"], ["Dogs"]])
+    python = extract(load_model(tiny_folder("bert")), corpus, tmp_path / "python", layers="1-2")
+    np.testing.assert_array_equal(open_store(tmp_path / "cli").array(), python.array())
+
+
+def test_verify_import_and_export_work_together(run, tiny_folder, treebank, tmp_path):
+    run("extract", tiny_folder("bert"), treebank, "--out", tmp_path / "acts")
+    assert run("verify", tmp_path / "acts")[:2] == (0, f"{tmp_path}/acts is whole: 1 shards, 4 words.\n")
+    assert run("export", tmp_path / "acts", tmp_path / "x.npz")[0] == 0
+    assert run("import", tmp_path / "x.npz", "--out", tmp_path / "again", "--corpus", treebank)[0] == 0
+    np.testing.assert_array_equal(open_store(tmp_path / "again").array(), open_store(tmp_path / "acts").array())
+    (tmp_path / "acts" / "shard-00000.safetensors").write_bytes(b"")
+    status, _, err = run("verify", tmp_path / "acts")
+    assert status == 1
+    assert "has 0 bytes instead of" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["/nowhere", "{treebank}"], "/nowhere does not exist"),
+        (["{model}", "/nowhere.conllu"], "/nowhere.conllu"),
+        (["{model}", "{treebank}", "--layers", "9"], "Layer 9 does not exist"),
+        (["{model}", "{treebank}", "--text", "sentence"], "sentence"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_1(arguments, message, run, tiny_folder, treebank, tmp_path):
+    filled = [a.format(model=tiny_folder("bert"), treebank=treebank) for a in arguments]
+    status, _, err = run("extract", *filled, "--out", tmp_path / "acts")
+    assert status == 1
+    assert message in err
+    assert err.count("\n") == 1
+    assert err.startswith("residuum: ")
+
+
+def test_wrong_usage_is_exit_status_2(run):
+    assert run("extract")[0] == 2
+    assert run("extract", "a", "b", "--out", "c", "--pooling", "median")[0] == 2
+    assert run("no-such-command")[0] == 2
+
+
+def test_help_and_version_answer_without_loading_torch():
+    code = (
+        "import sys; sys.argv = ['residuum', {!r}]\n"
+        "try:\n from residuum.cli import main; main()\nexcept SystemExit: pass\n"
+    )
+    check = "heavy = {'torch', 'transformers', 'numpy', 'pandas', 'rich'} & set(sys.modules); assert not heavy, heavy"
+    for flag in ("--help", "--version"):
+        subprocess.run([sys.executable, "-c", code.format(flag) + check], check=True, capture_output=True)
+
+
+def test_ctrl_c_is_one_line_and_the_run_can_go_on(tiny_folder, tmp_path):
+    lines = tmp_path / "long.txt"
+    lines.write_text("the quick brown fox jumps over the lazy dog\n" * 20_000)
+    command = [sys.executable, "-m", "residuum", "extract", str(tiny_folder("bert")), str(lines), "--out"]
+    command += [str(tmp_path / "acts"), "--batch-tokens", "64", "--shard-words", "500"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    manifest = tmp_path / "acts" / "manifest.json"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not _any_written(manifest):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.strip().splitlines()[-1] == (
+        "residuum: Interrupted. What was finished is kept; the same command goes on from there."
+    )
+    assert _any_written(manifest)
+
+
+def _any_written(manifest) -> bool:
+    return manifest.exists() and any(s["checksum"] for s in json.loads(manifest.read_text())["shards"])

@@ -1,0 +1,100 @@
+"""Files are whole or absent, and the disk's complaints are clear."""
+
+import os
+import subprocess
+
+import pytest
+
+from residuum.errors import StoreError
+from residuum.files import checksum, read_json, remove_temporaries, whole_file, write_json
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 300 kB, which needs the right to mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("file systems can be mounted by root only")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path):
+    path = tmp_path / "a" / "b.txt"
+    with whole_file(path) as temporary:
+        temporary.write_text("half")
+        assert not path.exists()
+        temporary.write_text("whole")
+    assert path.read_text() == "whole"
+    assert [p.name for p in path.parent.iterdir()] == ["b.txt"]
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "b.txt"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_what_a_killed_process_left_is_cleared(tmp_path):
+    (tmp_path / ".shard.123.part").write_text("half")
+    (tmp_path / "kept.part").write_text("a user's own")
+    remove_temporaries(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["kept.part"]
+
+
+def test_a_full_disk_is_said_and_nothing_half_written_stays(small_disk):
+    write_json(small_disk / "small.json", [1])
+    with pytest.raises(StoreError, match="The disk is full: .*big.json could not be written"):
+        write_json(small_disk / "big.json", "x" * 400_000)
+    assert [p.name for p in small_disk.iterdir()] == ["small.json"]
+
+
+def test_a_read_only_disk_is_said(small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreError, match="No permission to write"):
+        write_json(small_disk / "file.json", 1)
+
+
+def test_a_full_disk_loses_no_finished_shard(small_disk, tiny_folder):
+    from residuum.activations.extraction import extract
+    from residuum.activations.store import read_manifest
+    from residuum.corpus import Corpus
+    from residuum.models import load_model
+
+    corpus = Corpus(name="test", sentences=[["the", "fox", "reads"]] * 400)
+    model = load_model(tiny_folder("bert"))
+    with pytest.raises(StoreError, match="The disk is full"):
+        extract(model, corpus, small_disk / "acts", shard_words=200)
+    written = [shard.written for shard in read_manifest(small_disk / "acts").shards]
+    assert any(written)
+    assert not all(written)
+    subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
+    assert extract(model, corpus, small_disk / "acts", shard_words=200).verify() == []
+
+
+def test_a_file_in_the_way_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="in the way"):
+        write_json(tmp_path / "file" / "x.json", 1)
+
+
+def test_json_that_is_missing_or_damaged_is_named(tmp_path):
+    with pytest.raises(StoreError, match="does not exist"):
+        read_json(tmp_path / "none.json")
+    (tmp_path / "odd.json").write_bytes(b"\xff\x00")
+    with pytest.raises(StoreError, match=r"odd.json cannot be read as JSON"):
+        read_json(tmp_path / "odd.json")
+
+
+def test_checksums_tell_a_single_bit(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"\x00" * 10_000_000)
+    first = checksum(path)
+    path.write_bytes(b"\x00" * 9_999_999 + b"\x01")
+    assert checksum(path) != first

@@ -1,0 +1,30 @@
+"""The public namespace is flat, whole and light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import residuum
+
+
+def test_every_public_name_is_there():
+    for name in residuum.__all__:
+        assert getattr(residuum, name) is not None, name
+    assert set(residuum.__all__) <= set(dir(residuum))
+
+
+def test_type_checkers_see_the_names_that_run_time_gives():
+    tree = ast.parse(Path(residuum.__file__).read_text())
+    guard = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {alias.name: node.module for node in guard.body for alias in node.names}
+    assert imported == residuum._HOMES
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    check = "import sys, residuum; assert not {'torch', 'numpy', 'pandas', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(residuum, "no_such_name")
