@@ -37,7 +37,7 @@ def test_words_equal_a_plain_reading_of_one_sentence_at_a_time(family, pooling, 
 def test_attention_goes_from_word_to_word_and_sums_to_one(family, tiny_folder, tmp_path):
     model = load_model(tiny_folder(family), attention=True)
     store = extract(model, corpus(), tmp_path / "acts", attention=True, batch_tokens=64)
-    for ours, sentence in zip(store.attention(0), SENTENCES, strict=True):
+    for ours, sentence in zip(store.read_attention(0, len(SENTENCES)), SENTENCES, strict=True):
         np.testing.assert_allclose(np.sum(ours, axis=-1), 1, atol=1e-5)
         np.testing.assert_allclose(np.stack(ours), plain_attention(tiny_folder(family), sentence), atol=1e-5)
 
@@ -66,7 +66,7 @@ def test_words_of_a_long_sentence_see_a_whole_window_of_context(family, tiny_fol
 def test_attention_of_a_long_sentence_stays_a_distribution(tiny_folder, tmp_path):
     model = load_model(tiny_folder("bert"), attention=True)
     store = extract(model, corpus([SENTENCES[0] * 12]), tmp_path / "acts", attention=True)
-    [[*layers]] = store.attention(0)
+    [[*layers]] = store.read_attention(0, 1)
     assert layers[0].shape == (2, 120, 120)
     np.testing.assert_allclose(np.sum(layers, axis=-1), 1, atol=1e-5)
 

@@ -203,7 +203,7 @@ def test_unknown_layers_and_neurons_are_refused(model, tmp_path):
     with pytest.raises(SettingError, match="not of the form layer:index"):
         list(store.batches(neurons=["two"]))
     with pytest.raises(StoreError, match="holds no attention; extract it with --attention"):
-        store.attention(0)
+        store.read_attention(0, 1)
 
 
 def test_stores_over_different_words_refuse_to_be_compared(model, tmp_path):

@@ -100,8 +100,9 @@ def test_text_without_a_comment_is_spelled_by_space_after(tmp_path):
     assert corpus.skipped == {}
 
 
-def test_a_text_comment_that_the_tokens_do_not_spell_is_counted_and_not_used(tmp_path):
-    path = treebank(tmp_path, "# text = something else", word(1, "a", misc="SpaceAfter=No"), word(2, "b"))
+@pytest.mark.parametrize("comment", ["something else", "ab and more"])
+def test_a_text_comment_that_the_tokens_do_not_spell_is_counted_and_not_used(tmp_path, comment):
+    path = treebank(tmp_path, f"# text = {comment}", word(1, "a", misc="SpaceAfter=No"), word(2, "b"))
     corpus = read_corpus(path, spacing="text")
     assert corpus.text(0) == "ab"
     assert corpus.skipped == {"texts that the tokens do not spell": 1}
@@ -109,9 +110,7 @@ def test_a_text_comment_that_the_tokens_do_not_spell_is_counted_and_not_used(tmp
 
 def test_words_are_kept_exactly_as_written(tmp_path):
     decomposed, spaced, joined = "e\u0301te\u0301", "Việt Nam", "में\u200dरे"
-    path = treebank(
-        tmp_path, word(1, decomposed), word(2, spaced), word(3, joined), word(4, "2009 "), word(5, "日本")
-    )
+    path = treebank(tmp_path, word(1, decomposed), word(2, spaced), word(3, joined), word(4, "2009 "), word(5, "日本"))
     assert read_corpus(path).sentences == [[decomposed, spaced, joined, "2009 ", "日本"]]
 
 
@@ -126,6 +125,9 @@ def test_sentences_without_sent_id_are_numbered(tmp_path):
     corpus = read_corpus(treebank(tmp_path, "# 16888", word(1), "", word(1)))
     assert corpus.ids == ["1", "2"]
     assert corpus.numbered
+    partly = read_corpus(treebank(tmp_path, "# sent_id = a", word(1), "", word(1)))
+    assert partly.ids == ["a", "2"]
+    assert not partly.numbered
 
 
 def test_comments_alone_are_no_sentence(tmp_path):
@@ -255,7 +257,5 @@ def test_against_the_conllu_package(french):
         words = tokens.filter(id=lambda number: isinstance(number, int))
         assert corpus.sentences[index] == [token["form"] for token in words]
         assert corpus.word_labels("deprel")[index] == [token["deprel"] for token in words]
-        assert corpus.word_labels("Number")[index] == [
-            (token["feats"] or {}).get("Number") for token in words
-        ]
+        assert corpus.word_labels("Number")[index] == [(token["feats"] or {}).get("Number") for token in words]
         assert corpus.ids[index] == tokens.metadata["sent_id"]

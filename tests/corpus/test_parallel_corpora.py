@@ -10,8 +10,7 @@ def treebank(folder, language: str, ids: list[str], with_ids: bool = True):
     path = folder / f"{language}_pud-ud-test.conllu"
     path.write_text(
         "".join(
-            (f"# sent_id = {sent_id}\n" if with_ids else "")
-            + f"1\t{language}{sent_id}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
+            (f"# sent_id = {sent_id}\n" if with_ids else "") + f"1\t{language}{sent_id}\t_\tX\t_\t_\t0\troot\t_\t_\n\n"
             for sent_id in ids
         )
     )
@@ -51,9 +50,7 @@ def test_a_corpus_without_ids_is_checked_by_length(tmp_path):
     en = treebank(tmp_path, "en", ["n1", "n2"])
     assert len(read_parallel([treebank(tmp_path, "tr", ["x", "y"], with_ids=False), en])) == 2
     shorter = treebank(tmp_path, "sw", ["x"], with_ids=False)
-    with pytest.raises(
-        CorpusError, match="not in step: en has 2, sw has 1 sentences; expected as many in each"
-    ):
+    with pytest.raises(CorpusError, match="not in step: en has 2, sw has 1 sentences; expected as many in each"):
         read_parallel([en, shorter])
 
 
@@ -87,9 +84,7 @@ def test_files_that_share_no_line_are_reported(tmp_path):
 
 
 def test_the_options_reach_every_corpus(tmp_path):
-    paths = {
-        name: text(tmp_path, f"{name}.tsv", f"{name} a\tx\tyes", f"{name} b\ty\tno") for name in ("en", "de")
-    }
+    paths = {name: text(tmp_path, f"{name}.tsv", f"{name} a\tx\tyes", f"{name} b\ty\tno") for name in ("en", "de")}
     corpora = read_parallel(paths, text=0, pair=1, label=2)
     assert corpora["en"].targets() == corpora["de"].targets() == ["yes", "no"]
     assert corpora["de"].sentences[1] == ["de", "b"]

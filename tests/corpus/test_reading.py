@@ -39,9 +39,7 @@ def test_a_format_can_be_given_against_the_name(tmp_path):
 
 def test_an_unknown_format_is_answered_with_the_known_ones(tmp_path):
     path = file(tmp_path, "t.txt", "a\n")
-    with pytest.raises(
-        SettingError, match="format is 'xml'; expected one of conllu, columns, tsv, csv, json, jsonl"
-    ):
+    with pytest.raises(SettingError, match="format is 'xml'; expected one of conllu, columns, tsv, csv, json, jsonl"):
         read_corpus(path, format="xml")
     assert len(FORMATS) == 8
 
@@ -52,6 +50,12 @@ def test_text_in_tab_separated_columns_is_not_taken_for_raw_lines(tmp_path):
         read_corpus(path)
     assert read_corpus(path, text=2, pair=3).pairs == [["C", "d"], ["F"]]
     assert len(read_corpus(path, format="lines").sentences[0]) == 6
+
+
+def test_a_table_with_a_known_header_is_not_taken_for_raw_lines_for_a_stray_field(tmp_path):
+    path = file(tmp_path, "msr.txt", "text\tlabel\na\tx\nb\ty\tz\n")
+    with pytest.raises(CorpusError, match="line 3: found 3 fields; expected 2"):
+        read_corpus(path)
 
 
 def test_a_line_with_a_tab_does_not_make_a_table_of_raw_text(tmp_path):
@@ -114,13 +118,9 @@ def test_a_folder_is_read_by_its_split(tmp_path):
     assert len(read_corpus(folder, split="train")) == 3
     assert len(read_corpus(folder, split="validation")) == 2
     assert read_corpus(folder, split="test").language == "xx"
-    with pytest.raises(
-        CorpusError, match=r"has 3 files; expected one\. Name one of: xx_tiny-ud-dev\.conllu, xx"
-    ):
+    with pytest.raises(CorpusError, match=r"has 3 files; expected one\. Name one of: xx_tiny-ud-dev\.conllu, xx"):
         read_corpus(folder)
-    with pytest.raises(
-        CorpusError, match=r"has no file of the split 'extra'; expected one\. Name one of: xx_tiny"
-    ):
+    with pytest.raises(CorpusError, match=r"has no file of the split 'extra'; expected one\. Name one of: xx_tiny"):
         read_corpus(folder, split="extra")
 
 

@@ -63,18 +63,14 @@ def test_a_treebank_reads_as_the_conllu_package_reads_it(data, language):
     assert corpus.sentences == [[token["form"] for token in tokens] for tokens in words]
     assert corpus.word_labels("upos") == [[token["upos"] for token in tokens] for tokens in words]
     assert corpus.word_labels("deprel") == [[token["deprel"] for token in tokens] for tokens in words]
-    assert corpus.word_labels("NumType") == [
-        [(token["feats"] or {}).get("NumType") for token in t] for t in words
-    ]
+    assert corpus.word_labels("NumType") == [[(token["feats"] or {}).get("NumType") for token in t] for t in words]
     assert corpus.ids == [tokens.metadata["sent_id"] for tokens in sentences]
 
 
 @pytest.mark.parametrize("language", PUD)
 def test_the_text_of_a_treebank_is_its_text_comment(data, language):
     (path,) = (data / f"treebanks/UD_{language}-PUD").glob("*.conllu")
-    comments = [
-        line[9:] for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("# text = ")
-    ]
+    comments = [line[9:] for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("# text = ")]
     corpus = read_corpus(path, spacing="text")
     assert [corpus.text(index) for index in range(len(corpus))] == comments
     assert "texts that the tokens do not spell" not in corpus.skipped
@@ -111,9 +107,7 @@ def test_natural_language_inference_has_three_balanced_classes_in_every_language
     corpora = read_parallel(paths, text=0, pair=1, label=2)
     assert {len(corpus) for corpus in corpora.values()} == {2_490}
     assert corpora["ur"].targets() == corpora["en"].targets()
-    assert {corpora["en"].targets().count(label) for label in ("entailment", "neutral", "contradiction")} == {
-        830
-    }
+    assert {corpora["en"].targets().count(label) for label in ("entailment", "neutral", "contradiction")} == {830}
 
 
 def test_graded_similarity_is_read_as_numbers_from_0_to_5(data):

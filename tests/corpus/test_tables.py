@@ -1,5 +1,6 @@
 """TSV, CSV, JSON, JSON lines and parquet: single sentences, pairs, regression and lists of words."""
 
+import gzip
 import json
 
 import pyarrow
@@ -38,6 +39,12 @@ def test_a_single_sentence_task(tmp_path):
     assert corpus.sentence_labels == {"label": ["1", "0"]}
     assert corpus.pairs is None
     assert corpus.ids == ["1", "2"]
+
+
+def test_windows_line_ends_do_not_reach_the_labels(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_bytes(b"text\tlabel\r\na\tx\r\n")
+    assert read_corpus(path).sentence_labels == {"label": ["x"]}
 
 
 def test_a_pair_task_keeps_quotes_and_makes_scores_numbers(tmp_path):
@@ -86,9 +93,7 @@ def test_the_columns_of_known_headers_are_found(tmp_path, header, text, pair, la
 def test_an_unlabelled_file_is_fine_until_a_label_is_asked_for(tmp_path):
     path = file(tmp_path, "index\tsentence\n0\tuneasy mishmash\n")
     assert read_corpus(path).sentence_labels == {}
-    with pytest.raises(
-        CorpusError, match=r"t\.tsv has no column 'label' for label; it has 'index', 'sentence'\."
-    ):
+    with pytest.raises(CorpusError, match=r"t\.tsv has no column 'label' for label; it has 'index', 'sentence'\."):
         read_corpus(path, label="label")
 
 
@@ -121,9 +126,7 @@ def test_columns_of_a_file_without_header_can_be_named(tmp_path):
 
 def test_a_file_without_header_asks_for_its_columns(tmp_path):
     path = file(tmp_path, XNLI)
-    with pytest.raises(
-        CorpusError, match="first line is not a header, so the columns are 0 to 2 unless columns="
-    ):
+    with pytest.raises(CorpusError, match="first line is not a header, so the columns are 0 to 2 unless columns="):
         read_corpus(path)
     with pytest.raises(CorpusError, match="no column 3 for label; its first line is not a header"):
         read_corpus(path, text=0, label=3)
@@ -138,9 +141,7 @@ def test_a_pair_needs_a_first_segment(tmp_path):
 
 def test_a_stray_field_is_an_error_or_is_counted(tmp_path):
     path = file(tmp_path, "sentence\tlabel\na\t1\nb\t0\textra\nc\t1\n")
-    with pytest.raises(
-        CorpusError, match=r"t\.tsv, line 3: found 3 fields; expected 2: sentence, label \(on_error"
-    ):
+    with pytest.raises(CorpusError, match=r"t\.tsv, line 3: found 3 fields; expected 2: sentence, label \(on_error"):
         read_corpus(path)
     corpus = read_corpus(path, on_error="skip")
     assert corpus.sentences == [["a"], ["c"]]
@@ -188,9 +189,7 @@ def test_csv_cells_may_hold_commas_quotes_and_lines(tmp_path):
 
 def test_bad_csv_names_the_line_where_the_row_starts(tmp_path):
     path = file(tmp_path, 'text,label\n"a\nb",x\n"c"d,y\n', "t.csv")
-    with pytest.raises(
-        CorpusError, match=r"t\.csv, line 4: found bad quoting .*; expected comma-separated values"
-    ):
+    with pytest.raises(CorpusError, match=r"t\.csv, line 4: found bad quoting .*; expected comma-separated values"):
         read_corpus(path)
     assert read_corpus(path, on_error="skip").sentences == [["a", "b"]]
 
@@ -201,6 +200,14 @@ def test_json_is_a_list_or_an_object_of_records(tmp_path, content):
     assert corpus.sentences == [["Salt", "kept", "the", "town", "fed."], ["塩が町を"]]
     assert corpus.pairs == [["It", "was", '"salt".'], ["نمک"]]
     assert corpus.targets() == ["entailment", "neutral"]
+
+
+def test_an_unreadable_first_row_is_reported(tmp_path):
+    with pytest.raises(CorpusError, match=r"t\.csv, line 1: found bad quoting .*; expected a line of cells"):
+        read_corpus(file(tmp_path, '"a"b,c\n', "t.csv"))
+    (tmp_path / "t.tsv").write_bytes(gzip.compress(b""))
+    with pytest.raises(CorpusError, match=r"t\.tsv, line 1: found nothing; expected a line of cells"):
+        read_corpus(tmp_path / "t.tsv")
 
 
 def test_every_table_format_reads_the_same_records(tmp_path):
@@ -247,18 +254,14 @@ def test_lists_of_words_can_have_a_label_of_the_sentence(tmp_path):
 
 
 def test_labels_that_were_asked_for_must_fit_the_words(tmp_path):
-    path = file(
-        tmp_path, json_lines({"tokens": ["a"], "t": ["x"]}, {"tokens": ["a", "b"], "t": ["x"]}), "t.jsonl"
-    )
+    path = file(tmp_path, json_lines({"tokens": ["a"], "t": ["x"]}, {"tokens": ["a", "b"], "t": ["x"]}), "t.jsonl")
     with pytest.raises(CorpusError, match="line 2: found 1 labels 't'; expected 2, one a word"):
         read_corpus(path, label="t")
     assert read_corpus(path, label="t", on_error="skip").labels == {"t": [["x"]]}
 
 
 def test_lists_of_words_have_no_text_as_written(tmp_path):
-    with pytest.raises(
-        CorpusError, match="holds lists of words: it has neither pairs nor the text as written"
-    ):
+    with pytest.raises(CorpusError, match="holds lists of words: it has neither pairs nor the text as written"):
         read_corpus(file(tmp_path, json_lines({"tokens": ["a"]}), "t.jsonl"), spacing="text")
 
 
@@ -295,9 +298,7 @@ def test_json_that_is_no_table_is_reported(tmp_path):
 
 
 def test_parquet_types_tell_lists_and_regression(tmp_path):
-    table = pyarrow.table(
-        {"sentence": ["a b", None, "c"], "label": [0.5, 1.0, None], "image": [b"1", b"2", b"3"]}
-    )
+    table = pyarrow.table({"sentence": ["a b", None, "c"], "label": [0.5, 1.0, None], "image": [b"1", b"2", b"3"]})
     parquet.write_table(table, tmp_path / "s.parquet")
     corpus = read_corpus(tmp_path / "s.parquet")
     assert corpus.targets() == [0.5, None]
@@ -313,6 +314,12 @@ def test_a_file_that_is_not_parquet_is_reported(tmp_path):
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "cut.parquet").read_bytes()[:-20])
     with pytest.raises(CorpusError, match=r"cut\.parquet is not a whole parquet file"):
         read_corpus(tmp_path / "cut.parquet")
+    parquet.write_table(pyarrow.table({"text": [f"sentence {i}" for i in range(999)]}), tmp_path / "damaged.parquet")
+    content = bytearray((tmp_path / "damaged.parquet").read_bytes())
+    content[4:400] = bytes(396)
+    (tmp_path / "damaged.parquet").write_bytes(content)
+    with pytest.raises(CorpusError, match=r"damaged\.parquet is not a whole parquet file"):
+        read_corpus(tmp_path / "damaged.parquet")
 
 
 def test_columns_mean_nothing_where_records_have_names(tmp_path):

@@ -19,7 +19,7 @@ def test_sums_of_blocks_add_up_to_the_sums_of_all_words():
 
 def test_means_and_deviations_against_numpy_without_the_empty_class():
     sums = class_sums(X, CLASSES, 4)
-    expected = [X[CLASSES == c].mean(axis=0, dtype=np.float64) for c in range(3)]
+    expected = [X[c == CLASSES].mean(axis=0, dtype=np.float64) for c in range(3)]
     np.testing.assert_allclose(sums.present_means, expected)
     np.testing.assert_allclose(sums.deviation, X.std(axis=0, dtype=np.float64))
 
@@ -28,8 +28,7 @@ def test_total_scatter_is_between_plus_within():
     sums = class_sums(X, CLASSES, 4)
     centred = X - X.mean(axis=0, dtype=np.float64)
     within = sum(
-        (X[CLASSES == c] - sums.present_means[c]).T @ (X[CLASSES == c] - sums.present_means[c])
-        for c in range(3)
+        (X[c == CLASSES] - sums.present_means[c]).T @ (X[c == CLASSES] - sums.present_means[c]) for c in range(3)
     )
     between = np.column_stack([sums.between_column(j) for j in range(5)])
     np.testing.assert_allclose(centred.T @ centred, between + within)
@@ -49,4 +48,4 @@ def test_bad_input_is_explained():
     with pytest.raises(DataError, match="from -1 to"):
         class_sums(X, CLASSES - 1, 3)
     with pytest.raises(DataError, match="NaN"):
-        class_sums(np.where(X == X[0, 0], np.nan, X), CLASSES, 3)
+        class_sums(np.where(X[0, 0] == X, np.nan, X), CLASSES, 3)

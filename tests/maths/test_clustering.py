@@ -87,9 +87,9 @@ def test_independent_neurons_stay_apart():
 def test_threshold_zero_keeps_exact_duplicates_and_threshold_one_keeps_one_cluster():
     x = correlated_neurons(n_neurons=5)
     x = np.hstack([x, -x])
-    assert cluster_neurons(x, 0).tolist() == list(range(10))
+    assert cluster_neurons(x, 0.0).tolist() == list(range(10))
     assert cluster_neurons(x, 1e-9).tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
-    assert set(cluster_neurons(x, 1)) == {0}
+    assert set(cluster_neurons(x, 1.0)) == {0}
 
 
 def test_constant_neurons_are_counted_and_stay_alone_below_threshold_one():
@@ -149,10 +149,10 @@ def test_survivors_per_layer_add_up_and_the_first_rule_prefers_low_layers():
     x = correlated_neurons(n_neurons=20)
     clustering = cluster_correlation(*neuron_correlation(np.hstack([x, x])))
     layout = NeuronLayout((20, 20))
-    table = clustering.survivors(layout, (0, 0.1, 0.9), "first")
+    table = clustering.survivors(layout, (0.0, 0.1, 0.9), "first")
     assert table[:, 0].tolist() == [20, 20]
     assert table[1, 1:].tolist() == [0, 0]
-    assert table.sum(axis=0).tolist() == [len(set(clustering.labels(t).tolist())) for t in (0, 0.1, 0.9)]
+    assert table.sum(axis=0).tolist() == [len(set(clustering.labels(t).tolist())) for t in (0.0, 0.1, 0.9)]
 
 
 def test_bad_input_is_explained():
@@ -161,7 +161,7 @@ def test_bad_input_is_explained():
     with pytest.raises(SettingError, match=r"threshold is 1\.2; it must lie between 0 and 1"):
         clustering.labels(1.2)
     with pytest.raises(SettingError, match="choose random, medoid or first"):
-        clustering.representatives(0.5, "best")  # pyright: ignore[reportArgumentType]
+        clustering.representatives(0.5, "best")
     with pytest.raises(SettingError, match="need a generator"):
         clustering.representatives(0.5)
     with pytest.raises(DataError, match="at least 2 words × 2 neurons"):

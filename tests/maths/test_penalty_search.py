@@ -14,9 +14,9 @@ TARGET = class_target([str(tag) for tag in TAGS])
 
 
 def test_a_cell_is_scored_like_the_same_probe_ablated_by_hand():
-    grid = search_penalty(X, TARGET, X[:500], TARGET.values[:500], lambdas=(0, 1e-2), recipe=Recipe(epochs=5))
+    grid = search_penalty(X, TARGET, X[:500], TARGET.values[:500], lambdas=(0.0, 1e-2), recipe=Recipe(epochs=5))
     assert [(cell.l1, cell.l2) for cell in grid] == [(0, 0), (0, 1e-2), (1e-2, 0), (1e-2, 1e-2)]
-    (probe,) = train_probes(X, {"t": TARGET}, [Probe("t", l1=1e-2, l2=0)], Recipe(epochs=5))
+    (probe,) = train_probes(X, {"t": TARGET}, [Probe("t", l1=1e-2, l2=0.0)], Recipe(epochs=5))
     order = lca_ranking(probe.weight).order
     for neurons, found in ((order, grid[2].accuracy), (order[:6], grid[2].top), (order[-6:], grid[2].bottom)):
         masked = np.zeros_like(X[:500])
@@ -26,13 +26,13 @@ def test_a_cell_is_scored_like_the_same_probe_ablated_by_hand():
 
 
 def test_informative_neurons_stand_on_top():
-    grid = search_penalty(X, TARGET, X, TARGET.values, lambdas=(0, 1e-4), recipe=Recipe(epochs=200))
+    grid = search_penalty(X, TARGET, X, TARGET.values, lambdas=(0.0, 1e-4), recipe=Recipe(epochs=200))
     for cell in grid:
         assert cell.top > 0.9 > 0.6 > cell.bottom
 
 
 def test_the_best_penalty_weighs_separation_against_lost_accuracy():
-    none = PenaltyScore(0, 0, accuracy=0.9, top=0.7, bottom=0.5)
+    none = PenaltyScore(0.0, 0.0, accuracy=0.9, top=0.7, bottom=0.5)
     sharp = PenaltyScore(1e-3, 1e-3, accuracy=0.88, top=0.85, bottom=0.2)
     ruined = PenaltyScore(1e-1, 1e-1, accuracy=0.3, top=0.3, bottom=0.1)
     assert sharp.merit(0.9) == pytest.approx(0.5 * 0.65 - 0.5 * 0.02)
@@ -40,7 +40,7 @@ def test_the_best_penalty_weighs_separation_against_lost_accuracy():
 
 
 def test_equal_merits_go_to_the_stronger_penalty():
-    cells = [PenaltyScore(l1, 0, 0.9, 0.7, 0.5) for l1 in (0, 1e-3, 1e-5)]
+    cells = [PenaltyScore(l1, 0.0, 0.9, 0.7, 0.5) for l1 in (0.0, 1e-3, 1e-5)]
     assert best_penalty(cells).l1 == 1e-3
 
 
@@ -51,6 +51,6 @@ def test_the_published_grid_starts_at_zero_and_ends_at_1e_7():
 
 def test_bad_input_is_explained():
     with pytest.raises(DataError, match="λ1 = λ2 = 0"):
-        best_penalty([PenaltyScore(1e-3, 0, 0.9, 0.7, 0.5)])
+        best_penalty([PenaltyScore(1e-3, 0.0, 0.9, 0.7, 0.5)])
     with pytest.raises(DataError, match="no classes"):
         search_penalty(X, number_target(X[:, 0]), X, TARGET.values)

@@ -20,9 +20,7 @@ def test_class_scores_against_sklearn(pairs):
     predicted, truth = np.array(pairs).T
     scores = class_scores(predicted, truth, 5)
     expected = precision_recall_fscore_support(truth, predicted, labels=range(5), zero_division=0)
-    for found, wanted in zip(
-        (scores.precision, scores.recall, scores.f1, scores.support), expected, strict=True
-    ):
+    for found, wanted in zip((scores.precision, scores.recall, scores.f1, scores.support), expected, strict=True):
         np.testing.assert_allclose(found, wanted)
     assert scores.accuracy == np.mean(predicted == truth)
 

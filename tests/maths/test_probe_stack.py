@@ -55,9 +55,7 @@ def test_against_autograd_and_adam_one_probe_at_a_time(penalty):
     stack = ProbeStack(PROBES, VIEWS, weights, biases, learning_rate=0.01, penalty=penalty)
     for x, targets in batches():
         stack.step(x, targets)
-    for probe, weight, bias, (found_weight, found_bias) in zip(
-        PROBES, weights, biases, stack.trained(), strict=True
-    ):
+    for probe, weight, bias, (found_weight, found_bias) in zip(PROBES, weights, biases, stack.trained(), strict=True):
         expected_weight, expected_bias = train_with_autograd(probe, weight, bias, penalty)
         np.testing.assert_allclose(found_weight, expected_weight, atol=2e-5)
         np.testing.assert_allclose(found_bias, expected_bias, atol=2e-5)

@@ -39,9 +39,7 @@ def test_against_sklearn_saga_elastic_net_at_convergence():
             C=1 / (len(x) * strength), l1_ratio=l1 / strength, solver="saga", tol=1e-8, max_iter=20_000
         ).fit(x.astype(np.float64), target.values)
         theirs = objective(saga.coef_, saga.intercept_, x, target.values, l1, l2)
-        assert objective(probe.weight, probe.bias, x, target.values, l1, l2) == pytest.approx(
-            theirs, abs=1e-4
-        )
+        assert objective(probe.weight, probe.bias, x, target.values, l1, l2) == pytest.approx(theirs, abs=1e-4)
         np.testing.assert_allclose(probe.weight, saga.coef_, atol=5e-3)
         # The loss does not see a number added to all biases.
         theirs = saga.intercept_ - saga.intercept_.mean()
@@ -52,7 +50,7 @@ def test_regression_against_sklearn_ridge_at_convergence():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 6)).astype(np.float32)
     y = x @ rng.standard_normal(6) + 2 + 0.3 * rng.standard_normal(200)
-    (probe,) = train_probes(x, {"y": number_target(y)}, [Probe("y", l1=0, l2=0.1)], FULL_BATCH)
+    (probe,) = train_probes(x, {"y": number_target(y)}, [Probe("y", l1=0.0, l2=0.1)], FULL_BATCH)
     ridge = Ridge(alpha=0.1 * len(x)).fit(x, y)
     np.testing.assert_allclose(probe.weight[0], ridge.coef_, atol=2e-3)
     assert probe.bias[0] == pytest.approx(ridge.intercept_, abs=2e-3)
@@ -89,9 +87,7 @@ def test_a_battery_learns_what_each_probe_learns_alone(penalty, standardize):
 def test_weights_stand_beside_the_global_numbers_of_their_neurons():
     x, target = tagged_words(n_words=2000)
     chosen = np.array([15, 2, 18, 5])
-    trained = train_probes(
-        x, {"tag": target}, [Probe("tag", chosen), Probe("tag", slice(2, 6))], Recipe(epochs=30)
-    )
+    trained = train_probes(x, {"tag": target}, [Probe("tag", chosen), Probe("tag", slice(2, 6))], Recipe(epochs=30))
     assert trained[0].neurons.tolist() == [15, 2, 18, 5]
     assert trained[1].neurons.tolist() == [2, 3, 4, 5]
     mass = np.abs(trained[0].weight).sum(axis=0)
@@ -118,7 +114,7 @@ def test_the_same_seed_repeats_and_another_seed_differs():
 
 def test_a_strong_l1_penalty_silences_neurons():
     x, target = tagged_words()
-    grid = [Probe("tag", l1=l1) for l1 in (0, 1e-1)]
+    grid = [Probe("tag", l1=l1) for l1 in (0.0, 1e-1)]
     free, sparse = train_probes(x, {"tag": target}, grid, Recipe(epochs=300))
     assert np.mean(np.abs(sparse.weight) < 5e-3) > 0.5 > np.mean(np.abs(free.weight) < 5e-3)
 
@@ -129,8 +125,7 @@ def test_standardising_makes_probes_blind_to_scale_and_shift():
     moved = x * rng.uniform(0.1, 50, 20).astype(np.float32) + rng.normal(size=20).astype(np.float32)
     recipe = Recipe(epochs=5, standardize=True)
     predictions = [
-        predict_probes(train_probes(data, {"tag": target}, [Probe("tag")], recipe), data)[0]
-        for data in (x, moved)
+        predict_probes(train_probes(data, {"tag": target}, [Probe("tag")], recipe), data)[0] for data in (x, moved)
     ]
     assert np.mean(predictions[0] == predictions[1]) > 0.995
 
@@ -200,7 +195,7 @@ def test_the_memory_estimate_counts_features_and_weights():
         (Probe("tag", slice(10, 30)), "there are 20"),
         (Probe("tag", np.array([1, 1])), "a neuron twice"),
         (Probe("tag", np.array([], int)), "no neurons"),
-        (Probe("tag", l1=-1), "must not be negative"),
+        (Probe("tag", l1=-1.0), "must not be negative"),
         (Probe("tag", seed=-1), "must not be negative"),
     ],
 )

@@ -70,4 +70,4 @@ def test_bad_targets_are_explained():
     with pytest.raises(DataError, match="NaN"):
         number_target([1.0, float("nan")])
     with pytest.raises(DataError, match="All 2 target values are 3"):
-        number_target([3, 3])
+        number_target([3.0, 3.0])

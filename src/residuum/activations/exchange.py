@@ -160,21 +160,14 @@ def _copy(foreign: Foreign, writer: StoreWriter, lengths: list[int], source: Pat
         writer.write(index, tensors, rows=len(rows))
 
 
-def _sentences(
-    store: ActivationStore,
-) -> Iterator[tuple[int, list[str], Float[np.ndarray, "word layer hidden"]]]:
+def _sentences(store: ActivationStore) -> Iterator[tuple[int, list[str], Float[np.ndarray, "word layer hidden"]]]:
     """Every sentence's number, words and activations."""
-    places = store.row_words
-    texts = store.sentences
-    row = 0
-    for index, block in enumerate(store.batches()):
-        lengths = store.lengths(index)
-        bounds = np.concatenate([[0], np.cumsum(lengths)])
-        for k, (start, stop) in enumerate(pairwise(bounds)):
-            sentence = store.manifest.shards[index].first + k
-            kept = places[row + start : row + stop, 1]
-            yield sentence, [texts[sentence][w] for w in kept], block[start:stop]
-        row += len(block)
+    for shard in store.manifest.shards:
+        block = store.read(shard.first, shard.stop)
+        values = np.stack(block.layers, axis=1)
+        for sentence in range(shard.first, shard.stop):
+            rows = block.places[:, 0] == sentence
+            yield sentence, [store.sentences[sentence][w] for w in block.places[rows, 1]], values[rows]
 
 
 def _h5py() -> Any:

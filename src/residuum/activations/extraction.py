@@ -174,12 +174,12 @@ class Extraction:
             for group in self._groups(shards):
                 if missing.isdisjoint(group):
                     continue
-                alignments = self._align(aligner, shards[group[0]].first, shards[group[-1]].stop)
+                alignments = self.align(aligner, shards[group[0]].first, shards[group[-1]].stop)
                 audits = self._audits(alignments, shards, group)
                 audit = sum((audits[i] for i in group if i in missing), audit)
                 audit.check(max_loss, self.corpus.n_words)
                 buffers = Buffers.empty(self, alignments)
-                self._read(alignments, buffers, bar)
+                self.fill(alignments, buffers, bar)
                 if pending is not None:
                     pending.result()
                 pending = executor.submit(self._write, writer, buffers, alignments, audits, missing)
@@ -203,7 +203,8 @@ class Extraction:
         width = sum(self.model.widths[layer] for layer in self.layers)
         return 4 * (rows * width + n_words**2 * self.model.n_heads * len(self.blocks))
 
-    def _align(self, aligner: Aligner, first: int, stop: int) -> list[Alignment]:
+    def align(self, aligner: Aligner, first: int, stop: int) -> list[Alignment]:
+        """Sentences first … stop − 1 as the model reads them."""
         sentences = range(first, stop)
         texts = [self.corpus.text(i) for i in sentences]
         if self.corpus.pairs is not None:
@@ -224,7 +225,7 @@ class Extraction:
             )
         return audits
 
-    def _read(self, alignments: list[Alignment], buffers: Buffers, bar: tqdm) -> None:
+    def fill(self, alignments: list[Alignment], buffers: Buffers, bar: tqdm | None = None) -> None:
         """Run the model over all windows of some sentences, longest first, and fill the buffers."""
         position = self._position(alignments)
         items = [(s, v) for s, a in enumerate(alignments) for v in range(len(a.windows)) if a.windows[v].ids]
@@ -236,7 +237,8 @@ class Extraction:
             buffers.put_hidden(reading.hidden, segments, _reduction(self.settings, position))
             if self.blocks:
                 buffers.put_attention(reading.attention, alignments, batch_items)
-            bar.update(sum(len(s.rows) for s in segments) if self.settings.unit == "word" else 0)
+            if bar is not None:
+                bar.update(_words_done(alignments, batch_items))
 
     def _position(self, alignments: list[Alignment]) -> str:
         windows = [w for a in alignments for w in a.windows]
@@ -386,6 +388,11 @@ def batches(sizes: Sequence[int], budget: int, pads: bool = True) -> Iterator[li
         batch.append(i)
     if batch:
         yield batch
+
+
+def _words_done(alignments: list[Alignment], items: list[tuple[int, int]]) -> int:
+    """The words of the sentences whose first window was just read."""
+    return sum(alignments[s].n_words for s, window in items if window == 0)
 
 
 def _reduction(settings: Settings, position: str) -> str:

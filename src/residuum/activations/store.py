@@ -77,6 +77,14 @@ class Manifest:
 
 
 @dataclass(frozen=True, eq=False)
+class Block:
+    """The activations of some sentences: one array per layer, and each row's sentence and word."""
+
+    layers: list[Float32[np.ndarray, "row hidden"]]
+    places: Int[np.ndarray, "row 2"]
+
+
+@dataclass(frozen=True, eq=False)
 class ActivationStore:
     """Activations on disk: rows are words (or sentences) in corpus order, one tensor per layer.
 
@@ -112,6 +120,11 @@ class ActivationStore:
     def n_rows(self) -> int:
         """The number of words (or sentences) that have activations."""
         return sum(shard.rows for shard in self.manifest.shards)
+
+    @property
+    def n_heads(self) -> int:
+        """The number of attention heads of each block; 0 where attention was not kept."""
+        return self.manifest.n_heads
 
     @property
     def name(self) -> str:
@@ -169,18 +182,25 @@ class ActivationStore:
         """One shard's wanted layers, each words × hidden, as float32."""
         return self._tensors(index, [f"layer-{layer}" for layer in self._known(layers)])
 
-    def attention(self, index: int, layers: Sequence[int] | None = None) -> list[list[np.ndarray]]:
-        """One shard's attention: per sentence a list over layers of heads × words × words, rows summing to 1."""
-        if not self.manifest.n_heads:
+    def read(self, first: int, stop: int) -> Block:
+        """All layers of sentences first … stop − 1; only their rows are read from disk."""
+        lengths = self.lengths
+        rows = slice(int(lengths[:first].sum()), int(lengths[:stop].sum()))
+        return Block(
+            layers=self._slices([f"layer-{layer}" for layer in self.layers], first, stop, lengths),
+            places=self.row_words[rows],
+        )
+
+    def read_attention(self, first: int, stop: int) -> list[list[Float32[np.ndarray, "head word word"]]]:
+        """Attention in sentences first … stop − 1: for each a list over blocks, rows summing to 1."""
+        if not self.n_heads:
             raise StoreError(f"{self.path} holds no attention; extract it with --attention.")
-        known = [layer for layer in self._known(layers) if layer > 0]
-        flat = self._tensors(index, [f"attention-{layer}" for layer in known])
-        lengths = self.lengths(index)
+        names = [f"attention-{layer}" for layer in self.layers if layer > 0]
+        flat = self._slices(names, first, stop, np.square(self.lengths))
+        lengths = self.lengths[first:stop]
         stops = np.cumsum(np.square(lengths))[:-1]
         parts = [np.split(layer, stops) for layer in flat]
-        return [
-            [parts[k][s].reshape(n, n, -1).transpose(2, 0, 1) for k in range(len(known))] for s, n in enumerate(lengths)
-        ]
+        return [[part[s].reshape(n, n, -1).transpose(2, 0, 1) for part in parts] for s, n in enumerate(lengths)]
 
     def verify(self) -> list[str]:
         """Read every file again and say what is wrong; an empty list means that nothing is."""
@@ -200,22 +220,33 @@ class ActivationStore:
         size = f"{self.n_rows:,} {self.unit}s × {len(self.layers)} layers"
         return f"ActivationStore({str(self.path)!r}, {self.name}, {size})"
 
-    def _tensors(self, index: int, names: list[str]) -> list[np.ndarray]:
+    @cached_property
+    def lengths(self) -> Int[np.ndarray, " sentence"]:
+        """The number of rows of each sentence."""
+        return np.bincount(self.row_words[:, 0], minlength=len(self.sentences))
+
+    def _slices(
+        self, names: list[str], first: int, stop: int, sizes: Int[np.ndarray, " sentence"]
+    ) -> list[Float32[np.ndarray, "row column"]]:
+        """The rows of some sentences, from all shards they lie in, when sentence s takes `sizes[s]` rows."""
+        pieces = []
+        for index, shard in enumerate(self.manifest.shards):
+            a, b = max(first, shard.first), min(stop, shard.stop)
+            if a < b:
+                start = int(sizes[shard.first : a].sum())
+                pieces.append(self._tensors(index, names, slice(start, start + int(sizes[a:b].sum()))))
+        if len(pieces) == 1:
+            return pieces[0]
+        return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+    def _tensors(self, index: int, names: list[str], rows: slice = slice(None)) -> list[np.ndarray]:
         self._check_once(index)
         file = shard_path(self.path, index)
         if self.manifest.settings["dtype"] == "bfloat16":  # numpy has no such type
             with safe_open(file, framework="pt") as tensors:
-                return [tensors.get_tensor(name).float().numpy() for name in names]
+                return [tensors.get_slice(name)[rows].float().numpy() for name in names]
         with safe_open(file, framework="numpy") as tensors:
-            return [tensors.get_tensor(name).astype(np.float32, copy=False) for name in names]
-
-    def lengths(self, index: int) -> list[int]:
-        """The number of rows of each sentence of a shard."""
-        shard = self.manifest.shards[index]
-        lengths = [len(words) for words in self.sentences[shard.first : shard.stop]]
-        for sentence, _ in shard.absent:
-            lengths[sentence - shard.first] -= 1
-        return lengths
+            return [tensors.get_slice(name)[rows].astype(np.float32, copy=False) for name in names]
 
     @cached_property
     def _checked(self) -> set[int]:

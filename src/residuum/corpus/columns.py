@@ -54,9 +54,7 @@ def _holds_sentence(layout: Layout, block: list[Line], skipped: Counter[str]) ->
     return bool(lines) and not is_mark
 
 
-def _sentence(
-    path: Path, layout: Layout, block: list[Line], options: Options, skipped: Counter[str]
-) -> Sentence:
+def _sentence(path: Path, layout: Layout, block: list[Line], options: Options, skipped: Counter[str]) -> Sentence:
     comments = comment_values(line for _, line in block if layout.is_comment(line))
     rows = [_row(path, layout, number, line) for number, line in block if not layout.is_comment(line)]
     words = [intern(row[layout.word_column]) for row in rows]

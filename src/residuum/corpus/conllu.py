@@ -102,12 +102,8 @@ def _add_special(path: Path, number: int, fields: list[str], sentence: _Lines) -
     if match := _RANGE.fullmatch(fields[ID]):
         first, last = int(match[1]), int(match[2])
         if not covered < first == next_word <= last:
-            raise malformed(
-                path,
-                number,
-                f"the range {fields[ID]}",
-                f"one that starts at word {max(next_word, covered + 1)}",
-            )
+            expected = f"one that starts at word {max(next_word, covered + 1)}"
+            raise malformed(path, number, f"the range {fields[ID]}", expected)
         sentence.ranges.append(_Token(fields[FORM], first, last, _space_after(fields)))
     elif (match := _EMPTY_NODE.fullmatch(fields[ID])) and int(match[1]) == next_word - 1:
         sentence.n_empty_nodes += 1
@@ -133,13 +129,9 @@ def _check_heads(path: Path, sentence: _Lines) -> None:
     allowed = _heads(n_words)
     for number, word in zip(sentence.numbers, sentence.words, strict=True):
         if word[HEAD] not in allowed:
-            raise malformed(
-                path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none"
-            )
+            raise malformed(path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none")
         if word[HEAD] == word[ID]:
-            raise malformed(
-                path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root"
-            )
+            raise malformed(path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root")
 
 
 @lru_cache(maxsize=1000)

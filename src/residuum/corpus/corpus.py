@@ -96,12 +96,8 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of the content: what a model reads, and all labels. Name, ids and language do not count."""
         word_labels = [part for name in sorted(self.labels) for part in (name, self.labels[name])]
-        sentence_labels = [
-            part for name in sorted(self.sentence_labels) for part in (name, self.sentence_labels[name])
-        ]
-        return _digest(
-            [self.text_fingerprint, "word labels", *word_labels, "sentence labels", *sentence_labels]
-        )
+        sentence_labels = [part for name in sorted(self.sentence_labels) for part in (name, self.sentence_labels[name])]
+        return _digest([self.text_fingerprint, "word labels", *word_labels, "sentence labels", *sentence_labels])
 
     @cached_property
     def text_fingerprint(self) -> str:
@@ -115,9 +111,7 @@ class Corpus:
         chosen = [int(index) for index in indices]
         outside = next((index for index in chosen if not 0 <= index < len(self)), None)
         if outside is not None:
-            raise CorpusError(
-                f"There is no sentence {outside} in {self.name}; it has sentences 0 to {len(self) - 1}."
-            )
+            raise CorpusError(f"There is no sentence {outside} in {self.name}; it has sentences 0 to {len(self) - 1}.")
 
         def take(rows: list) -> list:
             return [rows[index] for index in chosen]
@@ -174,9 +168,7 @@ class Corpus:
             lengths["pairs"] = len(self.pairs)
         for what, length in lengths.items():
             if length != len(self.sentences):
-                raise CorpusError(
-                    f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}."
-                )
+                raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")
 
     def _check_word_labels(self) -> None:
         lengths = list(map(len, self.sentences))

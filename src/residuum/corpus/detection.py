@@ -52,9 +52,7 @@ def chosen_file(path: Path, split: str | None) -> Path:
     found = "no file" if not matching else f"{len(matching)} files"
     names = [file.name for file in matching or files]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    raise CorpusError(
-        f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}."
-    )
+    raise CorpusError(f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}.")
 
 
 def detect_format(path: Path) -> str:
@@ -86,9 +84,7 @@ def _suffix(path: Path) -> str:
 
 def _may_be_text(file: Path) -> bool:
     bare = bare_name(file).lower()
-    return (
-        file.is_file() and has_known_suffix(file) and not file.name.startswith(".") and bare not in _NOT_TEXT
-    )
+    return file.is_file() and has_known_suffix(file) and not file.name.startswith(".") and bare not in _NOT_TEXT
 
 
 def _is_of_split(file: Path, split: str) -> bool:

@@ -76,9 +76,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as raw:
             yield _unpacked(raw)
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorpusError(
-            f"{path} is a damaged or cut-off compressed file ({error}); fetch it again."
-        ) from error
+        raise CorpusError(f"{path} is a damaged or cut-off compressed file ({error}); fetch it again.") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -42,9 +42,7 @@ def read_hub(name: str, split: str | None, options: Options) -> Corpus:
     return read_dataset(dataset, split, options, name)
 
 
-def read_dataset(
-    source: "Dataset | DatasetDict", split: str | None, options: Options, name: str = "dataset"
-) -> Corpus:
+def read_dataset(source: "Dataset | DatasetDict", split: str | None, options: Options, name: str = "dataset") -> Corpus:
     """A dataset object: columns of text and classes, or lists of words with lists of labels."""
     dataset = _chosen_split(source, split, name)
     classes = {column: _class_names(feature) for column, feature in dataset.features.items()}
@@ -57,12 +55,8 @@ def read_dataset(
         source=name if split is None else f"{name}-{split}",
         columns=dataset.column_names,
         rows=rows,
-        lists=frozenset(
-            column for column, feature in dataset.features.items() if _element(feature) is not None
-        ),
-        floats=frozenset(
-            c for c, f in dataset.features.items() if str(getattr(f, "dtype", "")).startswith("float")
-        ),
+        lists=frozenset(column for column, feature in dataset.features.items() if _element(feature) is not None),
+        floats=frozenset(c for c, f in dataset.features.items() if str(getattr(f, "dtype", "")).startswith("float")),
         class_names={column: names for column, names in classes.items() if names is not None},
     )
     return corpus_of_table(table, options)

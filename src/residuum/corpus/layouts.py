@@ -60,13 +60,9 @@ def detect_layout(lines: Iterable[str]) -> Layout | None:
 
 
 def _pmb_layout(header: str) -> Layout:
-    """The columns that PMB's header names, such as `tok:gold`; it gives the token twice."""
-    names: list[str | None] = []
-    for cell in header.removeprefix("# ").split("\t"):
-        layer = cell.partition(":")[0]
-        name = _PMB_NAMES.get(layer, layer)
-        names.append(None if name in names else name)
-    return Layout(tuple(names), tabs=True, is_pmb=True)
+    """The columns that PMB's header names, such as `tok:gold`; it gives the token twice, and the first counts."""
+    layers = [cell.partition(":")[0] for cell in header.removeprefix("# ").split("\t")]
+    return Layout(tuple(_PMB_NAMES.get(layer, layer) for layer in layers), tabs=True, is_pmb=True)
 
 
 def _common_language(words: list[str]) -> str | None:

@@ -42,9 +42,7 @@ class Options:
         if self.on_error not in ("raise", "skip"):
             raise SettingError(f"on_error is {self.on_error!r}; expected 'raise' or 'skip'.")
         if self.pair is not None and self.text is None:
-            raise SettingError(
-                f"pair is {self.pair!r} without text; name the column of the first segment too."
-            )
+            raise SettingError(f"pair is {self.pair!r} without text; name the column of the first segment too.")
 
     @property
     def as_written(self) -> bool:
@@ -57,6 +55,4 @@ class Options:
         if unused := given - _USED_BY[format]:
             name = min(unused)
             value = getattr(self, name)
-            raise SettingError(
-                f"{name} is {value!r}, but means nothing for the format {format!r}; leave it out."
-            )
+            raise SettingError(f"{name} is {value!r}, but means nothing for the format {format!r}; leave it out.")

@@ -38,9 +38,7 @@ def read_parallel(sources: Mapping[str, Path] | Sequence[Path], **options: Any) 
 
 def _read_all(sources: Mapping[str, Path] | Sequence[Path], options: dict[str, Any]) -> dict[str, Corpus]:
     if isinstance(sources, str | os.PathLike):
-        raise SettingError(
-            f"sources is {str(sources)!r}; expected several paths, or a mapping from names to paths."
-        )
+        raise SettingError(f"sources is {str(sources)!r}; expected several paths, or a mapping from names to paths.")
     if isinstance(sources, Mapping):
         return {name: read_corpus(path, **options) for name, path in sources.items()}
     corpora = [read_corpus(path, **options) for path in sources]
@@ -54,15 +52,12 @@ def _read_all(sources: Mapping[str, Path] | Sequence[Path], options: dict[str, A
 def _by_number(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     """The sentences whose number every corpus has, of files with as many lines or rows."""
     totals = {
-        name: len(corpus) + sum(map(corpus.skipped.get, _NUMBERED_GAPS, repeat(0)))
-        for name, corpus in corpora.items()
+        name: len(corpus) + sum(map(corpus.skipped.get, _NUMBERED_GAPS, repeat(0))) for name, corpus in corpora.items()
     }
     _check_equal(totals)
     common = set.intersection(*(set(corpus.ids) for corpus in corpora.values()))
     if not common:
-        raise CorpusError(
-            f"No sentence is in all of {', '.join(corpora)}; each is blank in at least one of them."
-        )
+        raise CorpusError(f"No sentence is in all of {', '.join(corpora)}; each is blank in at least one of them.")
     return {name: _restricted(corpus, common) for name, corpus in corpora.items()}
 
 
@@ -78,9 +73,7 @@ def _by_id(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     """The corpora as they are, if those that have ids have the same, and all the same number of sentences."""
     (first, reference), *others = [(name, corpus) for name, corpus in corpora.items() if not corpus.numbered]
     for name, corpus in others:
-        for number, (expected, found) in enumerate(
-            zip_longest(reference.ids, corpus.ids, fillvalue="missing"), 1
-        ):
+        for number, (expected, found) in enumerate(zip_longest(reference.ids, corpus.ids, fillvalue="missing"), 1):
             if expected != found:
                 raise CorpusError(
                     f"{first} and {name} are not in step: sentence {number} is {expected} in {first}, "

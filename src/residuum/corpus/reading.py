@@ -72,9 +72,7 @@ def read_corpus(
     elif isinstance(source, str | os.PathLike):
         corpus = _read_file(chosen_file(_existing(Path(source)), split), format, options)
     else:
-        raise SettingError(
-            f"source is {type(source).__name__}; expected a path, a hub name or a dataset object."
-        )
+        raise SettingError(f"source is {type(source).__name__}; expected a path, a hub name or a dataset object.")
     if not len(corpus):
         left_out = ", ".join(f"{count} {what}" for what, count in corpus.skipped.items()) or "nothing"
         shown = corpus.name if is_dataset(source) else source
@@ -94,9 +92,7 @@ def _can_be_on_hub(source: str) -> bool:
 
 def _existing(path: Path) -> Path:
     if not _exists(path):
-        raise CorpusError(
-            f"{path} does not exist; expected a file or folder of text, or a hub dataset's name."
-        )
+        raise CorpusError(f"{path} does not exist; expected a file or folder of text, or a hub dataset's name.")
     if not path.is_dir() and not path.is_file():
         raise CorpusError(f"{path} is neither a file nor a folder; expected a file or folder of text.")
     return path

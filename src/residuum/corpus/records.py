@@ -151,9 +151,7 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
 def _word_level(table: Table, text: str, label: str | None, options: Options) -> Corpus:
     """Lists of words, with the labels asked for, or with all lists that are always as long as the words."""
     if options.as_written or options.pair is not None:
-        raise CorpusError(
-            f"{table.source} holds lists of words: it has neither pairs nor the text as written."
-        )
+        raise CorpusError(f"{table.source} holds lists of words: it has neither pairs nor the text as written.")
     asked = label if options.label is not None and label in table.lists else None
     names = sorted(table.lists - {text}) if asked is None else [asked]
     sentence_label = None if label in table.lists else label
@@ -169,9 +167,7 @@ def _word_level(table: Table, text: str, label: str | None, options: Options) ->
 
     needed = [text, *names] if sentence_label is None else [text, *names, sentence_label]
     records, skipped = _records(table, needed, parse, options)
-    fitting = [
-        name for name in names if all(len(record.labels[name]) == len(record.words) for record in records)
-    ]
+    fitting = [name for name in names if all(len(record.labels[name]) == len(record.words) for record in records)]
     if len(fitting) < len(names):
         skipped["columns whose lists do not fit the words"] = len(names) - len(fitting)
     return Corpus(

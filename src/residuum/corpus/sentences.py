@@ -22,12 +22,9 @@ def corpus_of_sentences(name: str, sentences: Sequence[Sentence], skipped: Count
     """The corpus of these sentences; where a sentence lacks labels that others have, they are None."""
     names = dict.fromkeys(label for sentence in sentences for label in sentence.labels)
     # most features are absent from most sentences: one list a length saves a third of the memory
-    absent: dict[int, list[str | None]] = {
-        n: [None] * n for n in {len(sentence.words) for sentence in sentences}
-    }
+    absent: dict[int, list[str | None]] = {n: [None] * n for n in {len(sentence.words) for sentence in sentences}}
     labels: dict[str, WordLabels] = {
-        label: [sentence.labels.get(label) or absent[len(sentence.words)] for sentence in sentences]
-        for label in names
+        label: [sentence.labels.get(label) or absent[len(sentence.words)] for sentence in sentences] for label in names
     }
     written = [sentence.written for sentence in sentences if sentence.written is not None]
     return Corpus(
@@ -37,7 +34,5 @@ def corpus_of_sentences(name: str, sentences: Sequence[Sentence], skipped: Count
         ids=[sentence.id or str(number) for number, sentence in enumerate(sentences, 1)],
         numbered=all(sentence.id is None for sentence in sentences),
         skipped={what: count for what, count in skipped.items() if count},
-        written=WrittenText([text for text, _ in written], [spans for _, spans in written])
-        if written
-        else None,
+        written=WrittenText([text for text, _ in written], [spans for _, spans in written]) if written else None,
     )

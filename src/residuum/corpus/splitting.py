@@ -23,9 +23,7 @@ def split_indices(n: int, sizes: Sequence[float], seed: int = 0) -> list[list[in
 
 def _counts(n: int, sizes: Sequence[float]) -> list[int]:
     if not sizes or any(isinstance(size, bool) or not size > 0 for size in sizes):
-        raise SettingError(
-            f"sizes are {list(sizes)}; expected positive numbers, such as [900, 100] or [0.9, 0.1]."
-        )
+        raise SettingError(f"sizes are {list(sizes)}; expected positive numbers, such as [900, 100] or [0.9, 0.1].")
     whole = [isinstance(size, int) for size in sizes]
     if not all(whole) and any(whole):
         raise SettingError(f"sizes are {list(sizes)}; expected all whole numbers or all shares, not both.")
@@ -37,8 +35,6 @@ def _counts(n: int, sizes: Sequence[float]) -> list[int]:
 
 def _counts_of_shares(n: int, shares: Sequence[float]) -> list[int]:
     if sum(shares) > 1 + 1e-9:
-        raise SettingError(
-            f"sizes are {list(shares)}, together {sum(shares):g}; expected shares of at most 1."
-        )
+        raise SettingError(f"sizes are {list(shares)}, together {sum(shares):g}; expected shares of at most 1.")
     bounds = [round(n * total) for total in accumulate(shares, initial=0.0)]
     return [end - start for start, end in pairwise(bounds)]

@@ -39,9 +39,7 @@ def read_json(path: Path, options: Options) -> Corpus:
         raise CorpusError(f"{path} is not JSON: {error}.") from error
     records = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(records, list):
-        raise CorpusError(
-            f"{path} holds {_kind(records)}; expected a list of records, or an object of records."
-        )
+        raise CorpusError(f"{path} holds {_kind(records)}; expected a list of records, or an object of records.")
     rows = (_record_row(f"record {number}", record) for number, record in enumerate(records, 1))
     return corpus_of_table(_table_of_rows(path, rows), options)
 
@@ -74,9 +72,9 @@ def read_parquet(path: Path, options: Options) -> Corpus:
 
 def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
     """The table of a delimited file, whose columns `columns` names, or its first line if that is a header."""
-    first = next(cells, None)
-    if first is None or isinstance(first[1], str):
-        raise malformed(path, 1, first[1] if first else "nothing", "a line of cells")
+    first = next(cells, (1, "nothing"))
+    if isinstance(first[1], str):
+        raise malformed(path, 1, first[1], "a line of cells")
     named = options.columns is not None
     has_header = not named and _is_header(first[1], options)
     columns = [str(number) for number in range(len(first[1]))]
@@ -134,9 +132,7 @@ def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
         source=str(path),
         columns=list(values),
         rows=lambda _: chain([first], rows),
-        lists=frozenset(
-            name for name, value in values.items() if isinstance(value, list) and _is_flat(value)
-        ),
+        lists=frozenset(name for name, value in values.items() if isinstance(value, list) and _is_flat(value)),
         floats=frozenset(name for name, value in values.items() if isinstance(value, float)),
     )
 
@@ -166,12 +162,14 @@ def _is_flat_list(kind: "DataType") -> bool:
 
 
 def _parquet_rows(path: Path, file: "ParquetFile", columns: list[str]) -> Iterator[Row]:
+    import pyarrow as arrow
+
     try:
         batches = file.iter_batches(batch_size=1000, columns=columns)
         values = (values for batch in batches for values in batch.to_pylist())
         for number, record in enumerate(values, 1):
             yield Row(f"row {number}", record)
-    except OSError as error:
+    except (arrow.ArrowException, OSError) as error:
         raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
 
 

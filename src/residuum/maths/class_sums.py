@@ -50,20 +50,14 @@ class ClassSums:
         return self.present_means - self.sums.sum(axis=0) / self.counts.sum()
 
 
-def class_sums(
-    x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], n_classes: int
-) -> ClassSums:
+def class_sums(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], n_classes: int) -> ClassSums:
     """Sums of one block of words; add the blocks of a stream."""
     if len(x) != len(classes):
         raise DataError(f"{len(x)} words came with {len(classes)} labels; give one label per word.")
     if len(classes) and not 0 <= classes.min() <= classes.max() < n_classes:
-        raise DataError(
-            f"The labels run from {classes.min()} to {classes.max()}; there are {n_classes} classes."
-        )
+        raise DataError(f"The labels run from {classes.min()} to {classes.max()}; there are {n_classes} classes.")
     x = np.asarray(x, np.float64)
     if not np.isfinite(x).all():
-        raise DataError(
-            "The activations contain NaN or infinite values; extract them again or drop those words."
-        )
+        raise DataError("The activations contain NaN or infinite values; extract them again or drop those words.")
     membership = np.eye(n_classes)[classes].T
     return ClassSums(np.bincount(classes, minlength=n_classes), membership @ x, membership @ x**2)

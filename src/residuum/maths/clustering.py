@@ -6,7 +6,6 @@ representative of each cluster.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,7 +14,6 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from residuum.errors import DataError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
 
-Representative = Literal["random", "medoid", "first"]
 Labels = Int[np.ndarray, " neuron"]
 
 
@@ -65,7 +63,7 @@ class Clustering:
         return by_first_member(fcluster(self.tree, threshold, criterion="distance"))
 
     def representatives(
-        self, threshold: float, rule: Representative = "random", generator: np.random.Generator | None = None
+        self, threshold: float, rule: str = "random", generator: np.random.Generator | None = None
     ) -> Int[np.ndarray, " cluster"]:
         """One neuron per cluster, ascending: a random one, the medoid, or the first (lowest layer)."""
         labels = self.labels(threshold)
@@ -83,7 +81,7 @@ class Clustering:
         self,
         layout: NeuronLayout,
         thresholds: Sequence[float],
-        rule: Representative = "random",
+        rule: str = "random",
         generator: np.random.Generator | None = None,
     ) -> Int[np.ndarray, "layer threshold"]:
         """Representatives per layer and threshold (table 5.1 of the thesis on distilled models: `first`)."""
@@ -104,9 +102,7 @@ def neuron_correlation(
         raise DataError(f"Found an array of shape {x.shape}; clustering needs at least 2 words × 2 neurons.")
     centred = x.astype(np.float64)
     if not np.isfinite(centred).all():
-        raise DataError(
-            "The activations contain NaN or infinite values; extract them again or drop those words."
-        )
+        raise DataError("The activations contain NaN or infinite values; extract them again or drop those words.")
     largest = np.abs(centred).max(axis=0)
     centred -= centred.mean(axis=0)
     norms = np.sqrt(np.einsum("wn,wn->n", centred, centred))
@@ -125,9 +121,7 @@ def correlation_distances(
     correlation = np.asarray(correlation)
     n_neurons = len(correlation)
     if correlation.shape != (n_neurons, n_neurons) or n_neurons < 2:
-        raise DataError(
-            f"Found a correlation of shape {correlation.shape}; it must be square, 2 × 2 or larger."
-        )
+        raise DataError(f"Found a correlation of shape {correlation.shape}; it must be square, 2 × 2 or larger.")
     if constant.shape != (n_neurons,):
         raise DataError(f"{len(constant)} constant marks came with {n_neurons} neurons; give one per neuron.")
     distances = np.empty(n_neurons * (n_neurons - 1) // 2)
@@ -136,9 +130,7 @@ def correlation_distances(
         start, end = end, end + n_neurons - 1 - row
         distances[start:end] = _row_distances(correlation[row, row + 1 :], constant[row], constant[row + 1 :])
     if not np.isfinite(distances).all():
-        raise DataError(
-            "The correlation contains NaN beside the constant neurons; check the activations for NaN."
-        )
+        raise DataError("The correlation contains NaN beside the constant neurons; check the activations for NaN.")
     return distances
 
 

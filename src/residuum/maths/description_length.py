@@ -61,19 +61,12 @@ def _check(
     probes: Sequence[Probe],
     fractions: Sequence[float],
 ) -> None:
-    if (
-        not fractions
-        or fractions[-1] != 1
-        or min(fractions) <= 0
-        or list(fractions) != sorted(set(fractions))
-    ):
+    if not fractions or fractions[-1] != 1 or min(fractions) <= 0 or list(fractions) != sorted(set(fractions)):
         raise SettingError(f"The fractions are {list(fractions)}; they must grow from above 0 to exactly 1.")
     for probe in probes:
         target = targets[probe.target]
         if target.n_classes < 2:
-            raise DataError(
-                f"The target {probe.target!r} has no classes; a description length is of class labels."
-            )
+            raise DataError(f"The target {probe.target!r} has no classes; a description length is of class labels.")
         if len(target.values) != len(x):
             raise DataError(f"{len(x)} words came with {len(target.values)} labels of {probe.target!r}.")
 

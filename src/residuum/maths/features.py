@@ -39,7 +39,7 @@ class ShardedFeatures:
         return sum(self.lengths), self.n_neurons
 
 
-Features = Float[np.ndarray, "word neuron"] | ShardedFeatures
+Features = Float[np.ndarray, "_ _"] | ShardedFeatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def window_words(features: Features) -> int:
     return min(max(features.window, *features.lengths), sum(features.lengths))
 
 
-def select_columns(features: Features, columns: Int[np.ndarray, " neuron"]) -> Features:
+def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> Features:
     """The same words with these neurons only: a copy of an array; shards are cut when they are read."""
     if isinstance(features, np.ndarray):
         return features[:, columns]
@@ -121,9 +121,7 @@ def _blocks(features: Features) -> Iterator[Float[np.ndarray, "word neuron"]]:
 
 def _shard_groups(features: ShardedFeatures, shuffle: np.random.Generator | None) -> Iterator[list[int]]:
     """Shards that share a window; a shard larger than the window stands alone."""
-    numbers = (
-        np.arange(len(features.lengths)) if shuffle is None else shuffle.permutation(len(features.lengths))
-    )
+    numbers = np.arange(len(features.lengths)) if shuffle is None else shuffle.permutation(len(features.lengths))
     group: list[int] = []
     held = 0
     for number in numbers.tolist():
@@ -140,9 +138,7 @@ def _load(features: ShardedFeatures, number: int) -> Float[np.ndarray, "word neu
     x = features.loaders[number]()
     expected = (features.lengths[number], features.n_neurons)
     if x.shape != expected:
-        raise DataError(
-            f"Shard {number} has the shape {x.shape}; {expected} was announced. Extract it again."
-        )
+        raise DataError(f"Shard {number} has the shape {x.shape}; {expected} was announced. Extract it again.")
     return x
 
 

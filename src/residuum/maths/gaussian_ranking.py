@@ -13,9 +13,7 @@ NEGLIGIBLE = 1e-6
 """Share of a neuron's scatter below which what is left of it counts as rounding."""
 
 
-def gaussian_ranking(
-    sums: ClassSums, scatter: Float[np.ndarray, "neuron neuron"], limit: int = 500
-) -> Ranking:
+def gaussian_ranking(sums: ClassSums, scatter: Float[np.ndarray, "neuron neuron"], limit: int = 500) -> Ranking:
     """Neurons in the order in which they add information on the classes to those already picked.
 
     Each pick maximises the Gaussian information ½ log(|T_S| / |W_S|) of the chosen set S, T being the total
@@ -29,9 +27,7 @@ def gaussian_ranking(
     limit = min(limit, len(scatter))
     diagonal = np.diagonal(scatter).astype(np.float64)
     total = _Residual(diagonal, lambda j: scatter[:, j], limit)
-    within = _Residual(
-        diagonal - sums.between_diagonal, lambda j: scatter[:, j] - sums.between_column(j), limit
-    )
+    within = _Residual(diagonal - sums.between_diagonal, lambda j: scatter[:, j] - sums.between_column(j), limit)
     picks: list[int] = []
     scores = np.zeros(len(scatter))
     gain = _information_gain(total, within, diagonal, picks)

@@ -30,9 +30,7 @@ class NeuronLayout:
                 "layer, each layer once."
             )
         if not self.widths or min(self.widths) < 1:
-            raise SettingError(
-                f"The layer widths are {list(self.widths)}; each layer needs at least one neuron."
-            )
+            raise SettingError(f"The layer widths are {list(self.widths)}; each layer needs at least one neuron.")
 
     @property
     def n_neurons(self) -> int:
@@ -70,8 +68,7 @@ class NeuronLayout:
         checked = check_columns(np.fromiter(columns, int), self.n_neurons)
         places = np.searchsorted(self.starts, checked, side="right") - 1
         return [
-            f"{self.layers[p]}:{c - self.starts[p]}"
-            for p, c in zip(places.tolist(), checked.tolist(), strict=True)
+            f"{self.layers[p]}:{c - self.starts[p]}" for p, c in zip(places.tolist(), checked.tolist(), strict=True)
         ]
 
     def parse(self, ids: Iterable[str]) -> Int[np.ndarray, " neuron"]:
@@ -86,9 +83,7 @@ class NeuronLayout:
         columns = self.layer_slice(layer)
         if index >= columns.stop - columns.start:
             width = columns.stop - columns.start
-            raise SettingError(
-                f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}."
-            )
+            raise SettingError(f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}.")
         return columns.start + index
 
 

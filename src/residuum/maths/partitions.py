@@ -32,9 +32,7 @@ class ClusterWindows:
 def cluster_windows(labels: Labels, layout: NeuronLayout, *, smallest: int = 1) -> ClusterWindows:
     """Count clusters by the layers they reach over; `smallest=2` leaves out neurons that are alone."""
     if len(labels) != layout.n_neurons:
-        raise DataError(
-            f"{len(labels)} labels came with {layout.n_neurons} neurons; give one label per neuron."
-        )
+        raise DataError(f"{len(labels)} labels came with {layout.n_neurons} neurons; give one label per neuron.")
     members = by_first_member(labels)
     sizes = np.bincount(members)
     lowest = np.full(len(sizes), len(layout.widths))
@@ -67,9 +65,7 @@ def dbscan_partition(clustering: Clustering, threshold: float, smallest: int = 2
 def partition_agreement(a: Labels, b: Labels) -> float:
     """Adjusted Rand index: 1 for the same partition, about 0 for unrelated ones."""
     if len(a) != len(b):
-        raise DataError(
-            f"The partitions have {len(a)} and {len(b)} labels; they must label the same neurons."
-        )
+        raise DataError(f"The partitions have {len(a)} and {len(b)} labels; they must label the same neurons.")
     return float(adjusted_rand_score(a, b))
 
 

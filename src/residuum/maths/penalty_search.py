@@ -67,9 +67,7 @@ def best_penalty(grid: Sequence[PenaltyScore]) -> PenaltyScore:
     """The cell with the highest merit; equal merits: the larger penalties, which leave fewer neurons."""
     unpenalised = [cell.accuracy for cell in grid if cell.l1 == 0 and cell.l2 == 0]
     if not unpenalised:
-        raise DataError(
-            "The λ grid has no cell with λ1 = λ2 = 0; add 0 to the values, the others are compared to it."
-        )
+        raise DataError("The λ grid has no cell with λ1 = λ2 = 0; add 0 to the values, the others are compared to it.")
     return max(grid, key=lambda cell: (cell.merit(unpenalised[0]), cell.l1, cell.l2))
 
 

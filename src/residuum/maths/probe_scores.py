@@ -39,9 +39,7 @@ class NumberScores:
     mean_squared_error: float
 
 
-def class_scores(
-    predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " word"], n_classes: int
-) -> ClassScores:
+def class_scores(predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " word"], n_classes: int) -> ClassScores:
     """Compare predicted class numbers with the true ones (`UNSEEN` where training had no such label)."""
     _check_pairs(len(predicted), len(truth))
     correct = predicted == truth

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Penalty = Literal["squared", "published"]
-Columns = slice | Int[np.ndarray, " neuron"]
+Columns = slice | Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class ProbeStack:
         self,
         probes: Sequence[StackedProbe],
         views: Sequence[Columns],
-        weights: Sequence[Float[np.ndarray, "row neuron"]],
-        biases: Sequence[Float[np.ndarray, " row"]],
+        weights: Sequence[Float[np.ndarray, "_ _"]],
+        biases: Sequence[Float[np.ndarray, " _"]],
         *,
         learning_rate: float,
         penalty: Penalty,
@@ -98,7 +98,7 @@ class ProbeStack:
         torch.mean(error, dim=1, out=self._bias_gradient)
         self._optimiser.step()
 
-    def trained(self) -> list[tuple[Float[np.ndarray, "row neuron"], Float[np.ndarray, " row"]]]:
+    def trained(self) -> list[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, " _"]]]:
         """Weight and bias of each probe, in the order in which the probes were given."""
         found = [(np.empty((0, 0), np.float32), np.empty(0, np.float32))] * len(self._places)
         for place, rows, segment in self._rows_of_probes():
@@ -134,7 +134,7 @@ class ProbeStack:
             row, offset = row + n_rows, flat.stop
         return segments
 
-    def _predictions(self, views: Sequence[Float[Tensor, "word neuron"]]) -> Float[Tensor, "row word"]:
+    def _predictions(self, views: Sequence[Float[Tensor, "word _"]]) -> Float[Tensor, "row word"]:
         predictions = torch.empty(len(self._bias), len(views[0]))
         for segment in self._segments:
             bias = self._bias[segment.rows, None]
@@ -178,9 +178,7 @@ def _subtract_truth(error: Float[Tensor, "row word"], family: _Family, truths: l
         return
     blocks = error.view(len(truths), family.n_classes, -1)
     torch.softmax(blocks, dim=1, out=blocks)
-    blocks.scatter_add_(
-        1, truth[:, None], torch.full((1, 1, 1), -1.0).expand(len(truths), 1, blocks.shape[2])
-    )
+    blocks.scatter_add_(1, truth[:, None], torch.full((1, 1, 1), -1.0).expand(len(truths), 1, blocks.shape[2]))
 
 
 def _penalty_gradient(segment: _Segment, penalty: Penalty) -> None:
@@ -190,8 +188,6 @@ def _penalty_gradient(segment: _Segment, penalty: Penalty) -> None:
     if penalty == "squared":
         segment.gradient.addcmul_(segment.weight, segment.l2, value=2)
     else:
-        norms = (
-            segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
-        )
+        norms = segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
         per_row = norms.repeat_interleave(len(segment.l2) // segment.n_probes)[:, None]
         segment.gradient.addcmul_(segment.weight, segment.l2 / per_row)

@@ -105,7 +105,7 @@ class TrainedProbe:
         logits -= logits.max(axis=1, keepdims=True)
         return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
-    def keeping(self, neurons: Int[np.ndarray, " neuron"]) -> "TrainedProbe":
+    def keeping(self, neurons: Int[np.ndarray, " kept"]) -> "TrainedProbe":
         """The same probe, not retrained, that sees zero (standardised: the mean) in all neurons but these."""
         return replace(self, weight=self.weight * np.isin(self.neurons, neurons))
 
@@ -165,8 +165,7 @@ def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Seq
     copied = 0 if isinstance(features, np.ndarray) and needed is None else window_words(features)
     width = n_neurons if needed is None else len(needed)
     weights = sum(
-        max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1)
-        for probe in probes
+        max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1) for probe in probes
     )
     return 4 * (whole * n_neurons + copied * width + 6 * weights)
 
@@ -209,9 +208,7 @@ class _Battery:
 
     def _trained(self, probe: Probe, weight: np.ndarray, bias: np.ndarray) -> TrainedProbe:
         index = _as_index(probe.neurons)
-        centre, scale = (
-            (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
-        )
+        centre, scale = (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
         n_classes = self._targets[probe.target].n_classes
         neurons = np.arange(self._n_neurons)[index]
         return TrainedProbe(probe, neurons, weight, bias, n_classes, self._n_neurons, centre, scale)
@@ -289,9 +286,7 @@ def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
 def _check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:
     n_words, n_neurons = features.shape
     if not probes or n_words == 0:
-        raise DataError(
-            f"{len(probes)} probes and {n_words} words were given; training needs at least one of each."
-        )
+        raise DataError(f"{len(probes)} probes and {n_words} words were given; training needs at least one of each.")
     for probe in probes:
         if probe.target not in targets:
             raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
@@ -325,9 +320,7 @@ def _check_target(name: str, target: Target, n_words: int) -> None:
     if target.values.min() < 0 or target.values.max() >= target.n_classes:
         raise DataError(f"The target {name!r} has values outside its {target.n_classes} classes.")
     if len(np.unique(target.values)) < 2:
-        raise DataError(
-            f"The target {name!r} has one class in the training words; a probe needs at least two."
-        )
+        raise DataError(f"The target {name!r} has one class in the training words; a probe needs at least two.")
     if n_words < target.n_classes:
         raise DataError(
             f"The target {name!r} has {target.n_classes} classes and only {n_words} training words; give at "

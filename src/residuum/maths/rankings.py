@@ -53,9 +53,7 @@ def mass_shares(weight: Float[np.ndarray, "class neuron"]) -> Float[np.ndarray, 
     """|θ| of each neuron as a share of its class's total; a class without weight has only zeros."""
     mass = np.abs(np.asarray(weight, np.float64))
     if mass.ndim != 2 or not np.isfinite(mass).all():
-        raise DataError(
-            f"Weights of shape {mass.shape} cannot be ranked; expected finite numbers, class × neuron."
-        )
+        raise DataError(f"Weights of shape {mass.shape} cannot be ranked; expected finite numbers, class × neuron.")
     total = mass.sum(axis=1, keepdims=True)
     return np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
 
@@ -81,14 +79,10 @@ def standardised_differences(sums: ClassSums) -> Float[np.ndarray, "class neuron
     counts, others = np.where(usable, sums.counts, 1)[:, None], np.where(usable, rest, 1)[:, None]
     difference = np.abs(sums.sums / counts - (sums.sums.sum(axis=0) - sums.sums) / others)
     deviation = sums.deviation
-    return np.divide(
-        difference, deviation, out=np.zeros_like(difference), where=usable[:, None] & (deviation > 0)
-    )
+    return np.divide(difference, deviation, out=np.zeros_like(difference), where=usable[:, None] & (deviation > 0))
 
 
-def iou_ranking(
-    x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], share: float = 0.05
-) -> Ranking:
+def iou_ranking(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], share: float = 0.05) -> Ranking:
     """The best intersection over union with any class (see `intersection_over_union`)."""
     return rank_by(intersection_over_union(x, classes, share).max(axis=0))
 
@@ -105,9 +99,7 @@ def intersection_over_union(
     its lowest; the better of the two counts. Equal activations fire together; a constant neuron never fires.
     """
     if not 0 < share < 1:
-        raise SettingError(
-            f"The share of words on which a neuron fires is {share}; it must lie between 0 and 1."
-        )
+        raise SettingError(f"The share of words on which a neuron fires is {share}; it must lie between 0 and 1.")
     if len(x) != len(classes) or len(x) == 0 or classes.min() < 0:
         raise DataError(f"{len(x)} words came with {len(classes)} labels; give each word a class from 0 up.")
     membership = np.eye(classes.max() + 1, dtype=np.float32)[classes]
@@ -147,9 +139,7 @@ def ranking_agreement(orders: Mapping[str, Order], k: int) -> list[Agreement]:
         or min(lengths.values(), default=0) < 2
         or not 0 < k <= min(lengths.values(), default=0)
     ):
-        raise SettingError(
-            f"Cannot compare the first {k} of rankings with {lengths} neurons; rank the same neurons."
-        )
+        raise SettingError(f"Cannot compare the first {k} of rankings with {lengths} neurons; rank the same neurons.")
     return [_agreement(a, orders[a], b, orders[b], k) for a, b in combinations(orders, 2)]
 
 
@@ -169,9 +159,7 @@ def _iou(
     membership: Float[np.ndarray, "word class"], x: Float[np.ndarray, "word neuron"], share: float
 ) -> Float[np.ndarray, "class neuron"]:
     if not np.isfinite(x).all():
-        raise DataError(
-            "The activations contain NaN or infinite values; extract them again or drop those words."
-        )
+        raise DataError("The activations contain NaN or infinite values; extract them again or drop those words.")
     n_words = len(x)
     first = n_words - max(round(share * n_words), 1)
     threshold = np.partition(x, first, axis=0)[first]

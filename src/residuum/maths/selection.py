@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from residuum.errors import SettingError
 from residuum.maths.neuron_ids import NeuronLayout
 
-Neurons = Int[np.ndarray, " neuron"]
+Neurons = Int[np.ndarray, " _"]
 Scorer = Callable[[Sequence[Neurons]], Sequence[float]]
 
 
@@ -67,9 +67,7 @@ def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> li
 def keep_share(oracle: float, share: float = 0.99) -> float:
     """The score that keeps this share of the oracle's (1 % loss unless told otherwise)."""
     if not 0 < share <= 1:
-        raise SettingError(
-            f"The share of the oracle to keep is {share}; it must lie above 0 and at most at 1."
-        )
+        raise SettingError(f"The share of the oracle to keep is {share}; it must lie above 0 and at most at 1.")
     return share * oracle
 
 

@@ -44,9 +44,7 @@ def number_target(values: Sequence[float] | Float[np.ndarray, " word"]) -> Targe
     """Target of a regression."""
     numbers = np.asarray(values, np.float32)
     if numbers.size == 0 or not np.isfinite(numbers).all():
-        raise DataError(
-            "The target values are empty or contain NaN or infinite numbers; give one number per word."
-        )
+        raise DataError("The target values are empty or contain NaN or infinite numbers; give one number per word.")
     if np.ptp(numbers) == 0:
         raise DataError(f"All {numbers.size} target values are {numbers[0]:g}; there is nothing to predict.")
     return Target(numbers)
@@ -73,9 +71,7 @@ class ControlTask:
     def values(self, words: Sequence[str]) -> Int[np.ndarray, " word"]:
         """The control label of each word, as its place in `classes`."""
         upper = np.cumsum(self.frequencies)[:-1]
-        of_type = {
-            word: int(np.searchsorted(upper, self._uniform(word), side="right")) for word in set(words)
-        }
+        of_type = {word: int(np.searchsorted(upper, self._uniform(word), side="right")) for word in set(words)}
         return np.fromiter((of_type[word] for word in words), np.int64, len(words))
 
     def target(self, words: Sequence[str]) -> Target:

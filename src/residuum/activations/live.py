@@ -1,0 +1,97 @@
+"""A model's activations read while they are needed, without a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from residuum.activations.extraction import Buffers, Extraction, Settings
+from residuum.activations.store import Block, words_fingerprint
+from residuum.alignment import Aligner, Alignment, Audit
+from residuum.corpus import Corpus
+from residuum.models import Model, only_first_layers, parse_layers
+
+
+@dataclass(frozen=True, eq=False)
+class LiveActivations:
+    """A model over a corpus, read like a store; every reading runs the model again."""
+
+    extraction: Extraction
+    max_loss: float = 0.0
+
+    @classmethod
+    def of(
+        cls, model: Model, corpus: Corpus, *, layers: str = "all", pooling: str = "last", attention: bool = False
+    ) -> LiveActivations:
+        """All words of a corpus in a model."""
+        settings = Settings(pooling=pooling, attention=attention)
+        return cls(Extraction(model, corpus, parse_layers(layers, model.n_layers), settings))
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.extraction.model.name
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers that are read."""
+        return self.extraction.layers
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of neurons of each layer."""
+        return [self.extraction.model.widths[layer] for layer in self.layers]
+
+    @property
+    def n_heads(self) -> int:
+        """The number of attention heads of each block; 0 where attention is not read."""
+        return self.extraction.model.n_heads if self.extraction.settings.attention else 0
+
+    @property
+    def sentences(self) -> list[list[str]]:
+        """The words of every sentence."""
+        return self.extraction.corpus.sentences
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the words and the weights."""
+        return f"{words_fingerprint(self.extraction.words)}-{self.extraction.model.fingerprint}"
+
+    def read(self, first: int, stop: int) -> Block:
+        """All layers of sentences first … stop − 1."""
+        alignments, buffers = self._run(first, stop)
+        places = [(first + s, w) for s, alignment in enumerate(alignments) for w in alignment.kept.tolist()]
+        return Block([layer.numpy() for layer in buffers.hidden], np.array(places, dtype=np.int64).reshape(-1, 2))
+
+    def read_attention(self, first: int, stop: int) -> list[list[np.ndarray]]:
+        """Attention in sentences first … stop − 1: for each a list over blocks of heads × words × words."""
+        alignments, buffers = self._run(first, stop)
+        return [
+            [
+                flat[buffers.first_pair[s] : buffers.first_pair[s + 1]]
+                .numpy()
+                .reshape(len(alignment.kept), len(alignment.kept), -1)
+                .transpose(2, 0, 1)
+                for flat in buffers.attention
+            ]
+            for s, alignment in enumerate(alignments)
+        ]
+
+    @cached_property
+    def _aligner(self) -> Aligner:
+        return Aligner(self.extraction.model.tokenizer, self.extraction.model.window)
+
+    def _run(self, first: int, stop: int) -> tuple[list[Alignment], Buffers]:
+        extraction, corpus = self.extraction, self.extraction.corpus
+        alignments = extraction.align(self._aligner, first, stop)
+        audits = (
+            Audit.of(alignment, corpus.sentences[first + s], corpus.ids[first + s])
+            for s, alignment in enumerate(alignments)
+        )
+        sum(audits, Audit()).check(self.max_loss, corpus.n_words)
+        buffers = Buffers.empty(extraction, alignments)
+        with only_first_layers(extraction.model, max(extraction.layers)):
+            extraction.fill(alignments, buffers)
+        return alignments, buffers

@@ -1,0 +1,41 @@
+"""Choices that a seed decides, the same on every machine, and the hash that divides what is said among splits."""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+SPLITS = ("train", "dev", "test")
+# of 10 buckets: eight for training, one each for development and test
+_BUCKETS = {8: "dev", 9: "test"}
+
+
+class Draw:
+    """A stream of choices. It uses `random()` only, which Python promises to keep the same for a seed."""
+
+    def __init__(self, *seed: object) -> None:
+        text = "\n".join(map(str, seed))
+        self._random = Random(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"))
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._random.random() < probability
+
+    def of(self, items: Sequence[Item]) -> Item:
+        """One of the items, each as likely."""
+        return items[int(self._random.random() * len(items))]
+
+    def weighted(self, weights: dict[str, float]) -> str:
+        """One of the keys, as likely as its weight says."""
+        bounds = list(accumulate(weights.values()))
+        drawn = self._random.random() * bounds[-1]
+        return next(key for key, bound in zip(weights, bounds, strict=True) if drawn < bound)
+
+
+def split_of(text: str) -> str:
+    """The split that a text belongs to: always the same, and in one of ten cases each not the training split."""
+    bucket = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10
+    return _BUCKETS.get(bucket, "train")

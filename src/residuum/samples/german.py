@@ -1,0 +1,363 @@
+"""Meanings in German: the verb second, the rest in the middle field, other verb parts at the end."""
+
+from residuum.samples import lexicon
+from residuum.samples.german_forms import (
+    CONTRACTIONS,
+    DEFINITE,
+    GENDERS,
+    MIXED,
+    MIXED_DETERMINER,
+    RELATIVE,
+    STRONG,
+    STRONG_DETERMINER,
+    WEAK,
+    adjective_form,
+    noun_forms,
+    verb_forms,
+)
+from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
+from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+
+_LINKS = {"and": "und", "but": "aber"}
+_NUMERALS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
+_PRONOUNS = {
+    "i": ({"Nom": "ich", "Acc": "mich", "Dat": "mir"}, "Number=Sing|Person=1"),
+    "we": ({"Nom": "wir", "Acc": "uns", "Dat": "uns"}, "Number=Plur|Person=1"),
+    "they": ({"Nom": "sie", "Acc": "sie", "Dat": "ihnen"}, "Number=Plur|Person=3"),
+}
+_AGREEMENT = {"i": "1Sing", "we": "1Plur", "they": "3Plur"}
+_SEIN = {
+    "past": {"1Sing": "war", "3Sing": "war", "Plur": "waren"},
+    "present": {"1Sing": "bin", "3Sing": "ist", "Plur": "sind"},
+}
+_WERDEN = {"1Sing": "werde", "3Sing": "wird", "Plur": "werden"}
+
+
+def german(meaning: Meaning) -> Sentence:
+    """A meaning as a German sentence."""
+    first, *others = meaning.clauses
+    main = _main_clause(first, first.subject)
+    words = main.words
+    for clause in others:
+        shared = meaning.shared_subject
+        second = _follower(clause, first.subject) if shared else _main_clause(clause, clause.subject)
+        second.under(main.head, "conj")
+        comma = punctuation(",", second.head) if meaning.link == "but" else None
+        link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
+        words = joined(words, comma, link, second)
+    words.append(punctuation(".", main.head))
+    words = _without_double_commas(words)
+    return finished(words, (words[0].fused or words[0].form)[0].upper())
+
+
+def _without_double_commas(words: list[Word]) -> list[Word]:
+    """A comma that closes a relative clause is not written before another mark."""
+    pairs = zip(words, [*words[1:], None], strict=True)
+    return [word for word, after in pairs if not (word.form == "," and after and after.upos == "PUNCT")]
+
+
+def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
+    """The time or the subject, the finite verb, the middle field, the rest of the verb."""
+    finite, rest, head = _verb_parts(clause, _agreement(subject))
+    subject_phrase = _group(subject, "Nom").under(head, "nsubj")
+    time = _time(clause, head)
+    if clause.time_first and time:
+        front, middle = time, joined(subject_phrase, *_middle_field(clause, head, None))
+    else:
+        front, middle = subject_phrase, joined(*_middle_field(clause, head, time))
+    return Phrase(joined(front, finite, middle, rest), head)
+
+
+def _follower(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
+    """A second predicate of the same subject, under the same auxiliary if there is one."""
+    finite, rest, head = _verb_parts(clause, _agreement(subject))
+    middle = joined(*_middle_field(clause, head, _time(clause, head)))
+    return Phrase(joined(None if clause.tense == "future" else finite, middle, rest), head)
+
+
+def _relative_clause(entity: Entity, clause: Clause, pronoun: Word) -> Phrase:
+    """A relative clause, its verbs at the end; `pronoun` stands for the gap."""
+    by_subject = clause.gap == "subject"
+    subject = (entity,) if by_subject else clause.subject
+    finite, rest, head = _verb_parts(clause, _agreement(subject), verb_last=True)
+    time = _time(clause, head)
+    middle = joined(*_middle_field(clause, head, time))
+    if by_subject:
+        return Phrase(joined(pronoun.under(head, "nsubj"), middle, rest, finite), head)
+    pronoun.under(head, _object_relation(clause.predicate))
+    subject_phrase = _group(subject, "Nom").under(head, "nsubj")
+    return Phrase(joined(pronoun, subject_phrase, middle, rest, finite), head)
+
+
+def _verb_parts(clause: Clause, agreement: str, verb_last: bool = False) -> tuple[list[Word], list[Word], Word]:
+    """The finite verb, what ends the clause, and the head of the clause, which is in one of them."""
+    if clause.predicate in (BE, BE_AT):
+        return _copula_parts(clause, agreement)
+    forms = verb_forms(clause.predicate)
+    if clause.tense == "future":
+        head = Word(forms.lemma, forms.lemma, "VERB", "VerbForm=Inf")
+        return [_finite(_WERDEN, agreement, "werden", "Pres").under(head, "aux")], [head], head
+    tense, table = ("Past", forms.past) if clause.tense == "past" else ("Pres", forms.present)
+    head = _finite(table, agreement, forms.lemma, tense, upos="VERB")
+    if forms.prefix and verb_last:
+        head.form = forms.prefix + head.form
+    elif forms.prefix:
+        return [head], [Word(forms.prefix, forms.prefix, "ADP").under(head, "compound:prt")], head
+    return [head], [], head
+
+
+def _copula_parts(clause: Clause, agreement: str) -> tuple[list[Word], list[Word], Word]:
+    """Sein; the adjective or the place, which is the head, ends the clause."""
+    if clause.predicate == BE:
+        form = lexicon.adjectives()[clause.quality].de.split()[0]
+        head = Word(form, form, "ADJ", "Degree=Pos")
+        very = Word("sehr", "sehr", "ADV", "Degree=Pos").under(head, "advmod") if clause.very else None
+        complement = joined(very, head)
+    else:
+        assert clause.ground is not None
+        phrase = _placed(clause.ground, "rest")
+        complement, head = phrase.words, phrase.head
+    if clause.negated:
+        complement = [_nicht(head), *complement]
+    if clause.tense == "future":
+        finite = _finite(_WERDEN, agreement, "werden", "Pres").under(head, "aux")
+        return [finite], [*complement, Word("sein", "sein", "AUX", "VerbForm=Inf").under(head, "cop")], head
+    tense = "Past" if clause.tense == "past" else "Pres"
+    return [_finite(_SEIN[clause.tense], agreement, "sein", tense).under(head, "cop")], complement, head
+
+
+def _finite(table: dict[str, str], agreement: str, lemma: str, tense: str, upos: str = "AUX") -> Word:
+    person, number = agreement[0], agreement[1:]
+    form = table[agreement if number == "Sing" else "Plur"]
+    feats = f"Mood=Ind|Number={number}|Person={person}|Tense={tense}|VerbForm=Fin"
+    return Word(form, lemma, upos, feats)
+
+
+def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phrase | Word | None]:
+    """Pronouns first, then time, recipient and object; what nicht stands before: manner, means, place."""
+    if clause.predicate in (BE, BE_AT):
+        return [time]
+    object_, governed = _object(clause, head)
+    is_pronoun = bool(clause.object) and clause.object[0].kind == "pronoun"
+    recipient = clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl:arg")
+    negation = _nicht(head) if clause.negated and not _says_kein(clause) else None
+    means = clause.means and _prepositional("mit", _entity(Entity(clause.means), "Dat")).under(head, "obl")
+    return [
+        object_ if is_pronoun else None,
+        time,
+        _adverb(clause.frequency, head),
+        recipient,
+        None if is_pronoun else object_,
+        negation,
+        _adverb(clause.manner, head),
+        _with(clause.companion, "mit", "Dat", head),
+        means or None,
+        _with(clause.beneficiary, "für", "Acc", head),
+        governed,
+        clause.place and _placed(clause.place, "rest").under(head, "obl"),
+    ]
+
+
+def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
+    """What stands as an object before nicht, and what is governed by a preposition and stands after it."""
+    none = _says_kein(clause)
+    verb = lexicon.verbs()[clause.predicate]
+    if clause.ground and verb.frame == "e":
+        return _entity(clause.ground, "Acc", none).under(head, "obj"), None
+    if clause.ground:
+        return None, _placed(clause.ground, "goal" if verb.frame == "m" else "rest").under(head, "obl")
+    if not clause.object:
+        return None, None
+    governs = verb_forms(clause.predicate).governs
+    if governs not in ("acc", "dat"):
+        return None, _prepositional(governs, _group(clause.object, "Acc")).under(head, "obl")
+    case = "Acc" if governs == "acc" else "Dat"
+    return _group(clause.object, case, none).under(head, _object_relation(clause.predicate)), None
+
+
+def _object_relation(predicate: str) -> str:
+    return "obl:arg" if verb_forms(predicate).governs == "dat" else "obj"
+
+
+def _says_kein(clause: Clause) -> bool:
+    """Whether the negation is said by kein, which an indefinite object takes."""
+    if not clause.negated or clause.predicate in (BE, BE_AT):
+        return False
+    if lexicon.verbs()[clause.predicate].frame == "e":
+        return clause.ground is not None and clause.ground.determiner == "a"
+    if not clause.object or verb_forms(clause.predicate).governs not in ("acc", "dat"):
+        return False
+    entity = clause.object[0]
+    return entity.kind == "noun" and entity.determiner in ("a", "bare")
+
+
+def _nicht(head: Word) -> Word:
+    return Word("nicht", "nicht", "PART", "Polarity=Neg").under(head, "advmod")
+
+
+def _with(entity: Entity | None, preposition: str, case: str, head: Word) -> Phrase | None:
+    return entity and _prepositional(preposition, _entity(entity, case)).under(head, "obl")
+
+
+def _adverb(key: str, head: Word) -> Phrase | None:
+    if not key:
+        return None
+    phrase = fixed_phrase(lexicon.adverbs()[key].de, "Degree=Pos")
+    return phrase.under(head, phrase.head.deprel)
+
+
+def _time(clause: Clause, head: Word) -> Phrase | None:
+    if not clause.time:
+        return None
+    phrase = fixed_phrase(lexicon.times()[clause.time].de, "Degree=Pos")
+    return phrase.under(head, phrase.head.deprel)
+
+
+def _agreement(subject: tuple[Entity, ...]) -> str:
+    """Person and number of a subject: 1Sing, 3Plur, ..."""
+    first = subject[0]
+    if first.kind == "pronoun":
+        return _AGREEMENT[first.lexeme]
+    return "3Plur" if len(subject) > 1 or first.number == "pl" else "3Sing"
+
+
+def _group(members: tuple[Entity, ...], case: str, negative: bool = False) -> Phrase:
+    first, *others = (_entity(member, case, negative) for member in members)
+    for other in others:
+        other.under(first.head, "conj")
+        link = Word("und", "und", "CCONJ").under(other.head, "cc")
+        first.words = joined(first.words, link, other)
+    return first
+
+
+def _entity(entity: Entity, case: str, negative: bool = False) -> Phrase:
+    """A participant in a case; a `negative` indefinite has kein."""
+    if entity.kind == "pronoun":
+        forms, feats = _PRONOUNS[entity.lexeme]
+        word = Word(forms[case], forms["Nom"], "PRON", f"Case={case}|{feats}|PronType=Prs")
+        return Phrase([word], word)
+    return _name(entity, case) if entity.kind == "name" else _noun_phrase(entity, case, negative)
+
+
+def _name(entity: Entity, case: str) -> Phrase:
+    name = lexicon.names()[entity.lexeme]
+    forms = name.de.split() + ([lexicon.names()[entity.surname].de] if entity.surname else [])
+    feats = f"Case={case}|Gender={GENDERS[name.gender]}|Number=Sing"
+    words = [Word(form, form, "PROPN", feats, entity=f"I-{name.type}") for form in forms]
+    head = words[0]
+    head.entity = f"B-{name.type}"
+    if case == "Gen":
+        words[-1].form += "s"
+    for word in words[1:]:
+        word.under(head, "flat:name")
+    if name.type == "LOC" and name.gender == "f":
+        words.insert(0, _article(DEFINITE[case, "f"], head, case, "f", "Def"))
+    return Phrase(words, head)
+
+
+def _noun_phrase(entity: Entity, case: str, negative: bool) -> Phrase:
+    """Determiner, adjectives with the endings that it leaves to them, noun, owner, relative clause."""
+    noun = noun_forms(entity.lexeme)
+    column = noun.gender if entity.number == "sg" else "pl"
+    number = "Sing" if entity.number == "sg" else "Plur"
+    feats = f"Case={case}|Gender={GENDERS[noun.gender]}|Number={number}"
+    head = Word(noun.forms[case, entity.number], noun.lemma, "NOUN", feats)
+    by_name = entity.possessor if entity.possessor and entity.possessor.kind == "name" else None
+    if by_name:
+        determiners, endings = _name(by_name, "Gen").under(head, "nmod:poss").words, STRONG
+    else:
+        determiners, endings = _determiners(entity, head, case, column, negative)
+    adjectives = [_adjective(key, endings[case, column], head, feats) for key in entity.adjectives]
+    owner = _entity(entity.possessor, "Gen").under(head, "nmod") if entity.possessor and not by_name else None
+    relative = _relative(entity, head, column) if entity.relative else None
+    return Phrase(joined(determiners, adjectives, head, owner, relative), head)
+
+
+def _adjective(key: str, ending: str, head: Word, feats: str) -> Word:
+    lemma = lexicon.adjectives()[key].de.split()[0]
+    feats = feats.replace("|Gender", "|Degree=Pos|Gender", 1)
+    return Word(adjective_form(key, ending), lemma, "ADJ", feats).under(head, "amod")
+
+
+def _determiners(
+    entity: Entity, head: Word, case: str, column: str, negative: bool
+) -> tuple[list[Word], dict[tuple[str, str], str]]:
+    """The words before the adjectives, and the endings that adjectives take after them."""
+    determiner = entity.determiner
+    if negative:
+        form = "kein" + MIXED_DETERMINER[case, column].strip("-")
+        return [_quantifier(form, "kein", "Neg", head, case, column)], MIXED
+    if determiner in NUMERALS:
+        form = _NUMERALS[determiner]
+        return [Word(form, form, "NUM", "NumType=Card").under(head, "nummod")], STRONG
+    match determiner:
+        case "the":
+            return [_article(DEFINITE[case, column], head, case, column, "Def")], WEAK
+        case "a":
+            form = "ein" + MIXED_DETERMINER[case, column].strip("-")
+            return [_article(form, head, case, column, "Ind")], MIXED
+        case "this" | "every":
+            lemma, type = ("dieser", "Dem") if determiner == "this" else ("jeder", "Tot")
+            form = lemma[:-2] + STRONG_DETERMINER[case, column]
+            return [_quantifier(form, lemma, type, head, case, column)], WEAK
+        case "all":
+            return [_quantifier("all" + STRONG_DETERMINER[case, column], "alle", "Tot", head, case, column)], WEAK
+        case "many":
+            form = "viel" + STRONG_DETERMINER[case, column]
+            return [_quantifier(form, "viel", "Ind", head, case, column)], STRONG
+    return [], STRONG
+
+
+def _article(form: str, head: Word, case: str, column: str, definite: str) -> Word:
+    lemma = "der" if definite == "Def" else "ein"
+    feats = f"Case={case}|Definite={definite}|{_gender_number(column)}|PronType=Art"
+    return Word(form, lemma, "DET", feats).under(head, "det")
+
+
+def _quantifier(form: str, lemma: str, type: str, head: Word, case: str, column: str) -> Word:
+    return Word(form, lemma, "DET", f"Case={case}|{_gender_number(column)}|PronType={type}").under(head, "det")
+
+
+def _gender_number(column: str) -> str:
+    return "Number=Plur" if column == "pl" else f"Gender={GENDERS[column]}|Number=Sing"
+
+
+def _relative(entity: Entity, head: Word, column: str) -> list[Word]:
+    """The relative clause between commas; its pronoun has the gender of the noun and the case of the gap."""
+    clause = entity.relative
+    assert clause is not None
+    case = "Nom"
+    if clause.gap == "object":
+        case = "Dat" if verb_forms(clause.predicate).governs == "dat" else "Acc"
+    feats = f"Case={case}|{_gender_number(column)}|PronType=Rel"
+    phrase = _relative_clause(entity, clause, Word(RELATIVE[case, column], "der", "PRON", feats))
+    phrase.under(head, "acl:relcl")
+    return [punctuation(",", phrase.head), *phrase.words, punctuation(",", phrase.head)]
+
+
+def _placed(place: Entity, role: str) -> Phrase:
+    """A place where something is (`rest`) or goes (`goal`), with the preposition that the noun asks for."""
+    if place.kind == "name":
+        return _placed_name(place, role)
+    rest, goal, _ = lexicon.places()[place.lexeme].de.split()
+    preposition = rest if role == "rest" else goal
+    case = "Acc" if role == "goal" and preposition in ("in", "an", "auf") else "Dat"
+    return _prepositional(preposition, _entity(place, case))
+
+
+def _placed_name(place: Entity, role: str) -> Phrase:
+    name = lexicon.names()[place.lexeme]
+    if name.type == "ORG":
+        return _prepositional("bei", _entity(place, "Dat"))
+    if name.gender == "f":
+        return _prepositional("in", _entity(place, "Dat" if role == "rest" else "Acc"))
+    return _prepositional("in" if role == "rest" else "nach", _entity(place, "Dat"))
+
+
+def _prepositional(preposition: str, phrase: Phrase) -> Phrase:
+    """A phrase after a preposition, written as one with the article where German does so."""
+    case = Word(preposition, preposition, "ADP").under(phrase.head, "case")
+    first = phrase.words[0]
+    if "Definite=Def" in first.feats:
+        case.fused = CONTRACTIONS.get((preposition, first.form), "")
+    return Phrase([case, *phrase.words], phrase.head)

@@ -1,0 +1,179 @@
+"""Participants of sampled meanings: who and what, how many, which."""
+
+from dataclasses import dataclass, replace
+
+from residuum.samples import lexicon
+from residuum.samples.draws import Draw
+from residuum.samples.meanings import NUMERALS, PRONOUNS, Entity, Number
+from residuum.samples.vocabulary import Vocabulary
+
+_RELATED = tuple("friend neighbour mother father grandmother grandfather teacher doctor guest lawyer".split())
+_OWNED = tuple("pet farm goods vehicle home letter key gift poem song story".split())
+_OWNED_PLACES = tuple("house garden office shop field hotel room restaurant workshop".split())
+_INDEFINITE_PLACES = tuple(
+    "hotel restaurant village shop house school factory church library hospital island".split()
+)
+_COLOURS = ("red", "white", "black", "green", "blue", "yellow", "brown")
+
+
+@dataclass(frozen=True)
+class Freedom:
+    """What a participant may be: a pronoun, indefinite or counted (not under a negation), owned, described."""
+
+    pronoun: bool = True
+    group: bool = True
+    indefinite: bool = True
+    counted: bool = True
+    described: bool = True
+
+
+def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> tuple[Entity, ...]:
+    """One subject or two, of nouns with these tags, names and pronouns as these allow."""
+    options = _options(words, tags, noun=0.55, name=0.27)
+    if "person" in tags and free.pronoun:
+        options["pronoun"] = 0.1
+    if len(words.nouns(tags)) > 1 and free.group and lexicon.nouns()[words.nouns(tags)[0]].is_animate:
+        options["group"] = 0.1
+    choice = draw.weighted(options)
+    if choice == "group":
+        return pair(draw, words, tags)
+    if choice == "pronoun":
+        return (_pronoun(draw),)
+    if choice != "noun":
+        return (name(draw, words, choice),)
+    return (_determined(draw, words, draw.of(words.nouns(tags)), free, as_object=False),)
+
+
+def object_(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> Entity:
+    """An object of nouns with these tags, names and pronouns as these allow."""
+    options = _options(words, tags, noun=0.65, name=0.25)
+    if "person" in tags and free.pronoun:
+        options["pronoun"] = 0.08
+    choice = draw.weighted(options)
+    if choice == "pronoun":
+        return _pronoun(draw)
+    if choice != "noun":
+        return name(draw, words, choice)
+    return _determined(draw, words, draw.of(words.nouns(tags)), free, as_object=True)
+
+
+def pair(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> tuple[Entity, Entity]:
+    """Two coordinated participants: two names, or two definite nouns."""
+    if "person" in tags and draw.chance(0.5) and len(words.names("PER")) > 1:
+        first = draw.of(words.names("PER"))
+        others = [key for key in words.names("PER") if key != first]
+        return _named(first), _named(draw.of(others))
+    first = draw.of(words.nouns(tags))
+    others = [key for key in words.nouns(tags) if key != first]
+    return Entity(first), Entity(draw.of(others))
+
+
+def another(draw: Draw, words: Vocabulary, tags: tuple[str, ...], beside: Entity) -> Entity | None:
+    """A second object beside one, with the same kind of article; None if there is none."""
+    keys = [key for key in words.nouns(tags) if key != beside.lexeme]
+    if beside.kind != "noun" or beside.determiner not in ("the", "a", "bare") or not keys:
+        return None
+    key = draw.of(keys)
+    determiner = "bare" if lexicon.nouns()[key].is_mass and beside.determiner != "the" else beside.determiner
+    if determiner == "bare" and not lexicon.nouns()[key].is_mass:
+        determiner = "a"
+    return Entity(key, determiner=determiner)
+
+
+def name(draw: Draw, words: Vocabulary, type: str) -> Entity:
+    """A name of a type; a person has a family name now and then."""
+    surnames = words.names("SUR")
+    if type == "PER" and surnames and draw.chance(0.4):
+        return _named(draw.of(words.names("PER")), draw.of(surnames))
+    return _named(draw.of(words.names(type)))
+
+
+def place(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> Entity:
+    """A place of these tags: mostly plain and definite."""
+    options = _options(words, tags, noun=0.65, name=0.35)
+    choice = draw.weighted(options)
+    if choice != "noun":
+        return name(draw, words, choice)
+    key = draw.of(words.nouns(tags))
+    if key in _INDEFINITE_PLACES and draw.chance(0.12):
+        return _described(draw, words, Entity(key, determiner="a"), 0.5)
+    if key in _OWNED_PLACES and draw.chance(0.08):
+        return replace(Entity(key), possessor=_owner(draw, words))
+    return _described(draw, words, Entity(key), 0.12)
+
+
+def companion(draw: Draw, words: Vocabulary) -> Entity:
+    """Somebody to do something with or for: a name, or a definite person."""
+    if draw.chance(0.5) and words.names("PER"):
+        return name(draw, words, "PER")
+    key = draw.of(words.nouns(("person",)))
+    return Entity(key, number="pl" if draw.chance(0.25) else "sg")
+
+
+def _options(words: Vocabulary, tags: tuple[str, ...], *, noun: float, name: float) -> dict[str, float]:
+    """The kinds of lexemes that the tags allow, weighted: nouns, and each type of names."""
+    options = {"noun": noun} if words.nouns(tags) else {}
+    types = [type for type in ("LOC", "ORG") if type in tags]
+    if "person" in tags or "PER" in tags:
+        types.append("PER")
+    types = [type for type in types if words.names(type)]
+    return options | {type: name / len(types) for type in types}
+
+
+def _named(key: str, surname: str = "") -> Entity:
+    return Entity(key, kind="name", surname=surname, determiner="bare")
+
+
+def _pronoun(draw: Draw) -> Entity:
+    lexeme = draw.of(PRONOUNS)
+    return Entity(lexeme, kind="pronoun", number="sg" if lexeme == "i" else "pl", determiner="bare")
+
+
+def _determined(draw: Draw, words: Vocabulary, key: str, free: Freedom, as_object: bool) -> Entity:
+    """A noun with an article, a number, a quantity or an owner."""
+    noun = lexicon.nouns()[key]
+    if noun.is_mass:
+        determiner = "bare" if as_object and draw.chance(0.7) else "the"
+        return _described(draw, words, Entity(key, determiner=determiner), 0.25 if free.described else 0)
+    weights = {"the": 0.5, "the pl": 0.15, "this": 0.06}
+    if free.indefinite:
+        weights["a"] = 0.5 if as_object else 0.15
+    if free.counted:
+        weights |= {"numeral": 0.06, "many": 0.03, "all": 0.04, "every": 0.0 if as_object else 0.02}
+    if key in _RELATED or (not noun.is_human and not set(noun.tags).isdisjoint(_OWNED)):
+        weights["owned"] = 0.12
+    choice = draw.weighted(weights)
+    if choice == "owned":
+        entity = replace(Entity(key), possessor=_owner(draw, words, but=key))
+    else:
+        entity = Entity(key, determiner=_determiner(draw, choice), number=_number(draw, choice))
+    return _described(draw, words, entity, 0.3 if free.described else 0)
+
+
+def _determiner(draw: Draw, choice: str) -> str:
+    return draw.of(NUMERALS) if choice == "numeral" else choice.split(" ")[0]
+
+
+def _number(draw: Draw, choice: str) -> Number:
+    if choice == "this":
+        return "pl" if draw.chance(0.3) else "sg"
+    return "pl" if choice in ("the pl", "numeral", "many", "all") else "sg"
+
+
+def _owner(draw: Draw, words: Vocabulary, but: str = "") -> Entity:
+    if draw.chance(0.6) and words.names("PER"):
+        return _named(draw.of(words.names("PER")))
+    owners = [key for key in words.nouns(("person",)) if key != but]
+    return Entity(draw.of(owners))
+
+
+def _described(draw: Draw, words: Vocabulary, entity: Entity, probability: float) -> Entity:
+    """The noun with an adjective, and now and then a colour after it."""
+    fitting = words.adjectives(entity.lexeme)
+    if not fitting or not draw.chance(probability):
+        return entity
+    first = draw.of(fitting)
+    colours = [key for key in fitting if key in _COLOURS]
+    if first not in _COLOURS and colours and draw.chance(0.2):
+        return replace(entity, adjectives=(first, draw.of(colours)))
+    return replace(entity, adjectives=(first,))
