@@ -12,9 +12,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "ActivationStore": "residuum.activations.store",
+    "Comparison": "residuum.comparison",
     "Corpus": "residuum.corpus",
+    "MEASURES": "residuum.maths.similarity",
     "Model": "residuum.models",
     "ResiduumError": "residuum.errors",
+    "compare": "residuum.comparison",
     "export_activations": "residuum.activations.exchange",
     "extract": "residuum.activations.extraction",
     "from_module": "residuum.models",
@@ -24,6 +27,7 @@ _HOMES = {
     "open_store": "residuum.activations.store",
     "read_corpus": "residuum.corpus",
     "read_parallel": "residuum.corpus",
+    "similarity": "residuum.maths.similarity",
 }
 
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -32,8 +36,10 @@ if TYPE_CHECKING:
     from residuum.activations.exchange import export_activations, import_activations
     from residuum.activations.extraction import extract
     from residuum.activations.store import ActivationStore, open_store
+    from residuum.comparison import Comparison, compare
     from residuum.corpus import Corpus, read_corpus, read_parallel
     from residuum.errors import ResiduumError
+    from residuum.maths.similarity import MEASURES, similarity
     from residuum.models import Model, from_module, from_transformers, load_model
 
 

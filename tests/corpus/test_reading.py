@@ -81,6 +81,11 @@ def test_what_is_not_a_source_is_reported():
         read_corpus(["a", "b"])  # type: ignore[arg-type]
 
 
+def test_a_device_is_not_read():
+    with pytest.raises(CorpusError, match="/dev/null is neither a file nor a folder"):
+        read_corpus("/dev/null")
+
+
 def test_an_empty_file_is_reported(tmp_path):
     with pytest.raises(CorpusError, match=r"t\.conllu is empty; expected at least one sentence"):
         read_corpus(file(tmp_path, "t.conllu", ""))

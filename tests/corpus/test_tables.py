@@ -260,6 +260,19 @@ def test_labels_that_were_asked_for_must_fit_the_words(tmp_path):
     assert read_corpus(path, label="t", on_error="skip").labels == {"t": [["x"]]}
 
 
+def test_a_missing_list_is_blank_and_another_value_a_fault(tmp_path):
+    path = file(tmp_path, json_lines({"tokens": ["a"]}, {"tokens": None}, {"tokens": "b"}), "t.jsonl")
+    with pytest.raises(CorpusError, match="line 3: found 'b' for 'tokens'; expected a list as in the first record"):
+        read_corpus(path)
+    assert read_corpus(path, on_error="skip").skipped == {"blank texts": 1, "malformed rows": 1}
+
+
+def test_whole_numbers_that_a_table_holds_as_floats_can_be_classes(tmp_path):
+    table = pyarrow.table({"text": ["a", "b", "c"], "label": [1.0, 0.0, float("nan")]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    assert read_corpus(tmp_path / "t.parquet", regression=False).targets() == ["1", "0", None]
+
+
 def test_lists_of_words_have_no_text_as_written(tmp_path):
     with pytest.raises(CorpusError, match="holds lists of words: it has neither pairs nor the text as written"):
         read_corpus(file(tmp_path, json_lines({"tokens": ["a"]}), "t.jsonl"), spacing="text")

@@ -50,6 +50,11 @@ class LiveActivations:
         return self.extraction.model.n_heads if self.extraction.settings.attention else 0
 
     @property
+    def unit(self) -> str:
+        """What a row is."""
+        return self.extraction.settings.unit
+
+    @property
     def sentences(self) -> list[list[str]]:
         """The words of every sentence."""
         return self.extraction.corpus.sentences

@@ -428,13 +428,13 @@ def read_words(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
     return records
 
 
-def check_same_words(stores: Sequence[ActivationStore]) -> None:
-    """Refuse to compare stores over different words, and say which sentence differs first."""
+def check_same_words(stores: Sequence[Any]) -> None:
+    """Refuse to compare activations over different words, and say which sentence differs first."""
     first = stores[0]
     for other in stores[1:]:
         if other.unit != first.unit:
-            raise StoreError(f"{first.path} has a row per {first.unit}, {other.path} per {other.unit}.")
-        if other.manifest.corpus["words_fingerprint"] == first.manifest.corpus["words_fingerprint"]:
+            raise StoreError(f"{first.name} has a row per {first.unit}, {other.name} per {other.unit}.")
+        if other.sentences == first.sentences:
             continue
         pairs = zip(first.sentences, other.sentences, strict=False)
         differing = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
@@ -445,9 +445,7 @@ def check_same_words(stores: Sequence[ActivationStore]) -> None:
                 f"sentence {differing + 1} is {' '.join(first.sentences[differing])[:60]!r} in the one and "
                 f"{' '.join(other.sentences[differing])[:60]!r} in the other"
             )
-        raise StoreError(
-            f"{first.path} and {other.path} are over different words: {found}. Extract both from one corpus."
-        )
+        raise StoreError(f"{first.name} and {other.name} are over different words: {found}. Use one corpus for both.")
 
 
 def _write_words(path: Path, words: Sequence[Mapping[str, Any]]) -> None:

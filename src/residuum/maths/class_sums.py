@@ -50,7 +50,7 @@ class ClassSums:
         return self.present_means - self.sums.sum(axis=0) / self.counts.sum()
 
 
-def class_sums(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], n_classes: int) -> ClassSums:
+def class_sums(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " label"], n_classes: int) -> ClassSums:
     """Sums of one block of words; add the blocks of a stream."""
     if len(x) != len(classes):
         raise DataError(f"{len(x)} words came with {len(classes)} labels; give one label per word.")

@@ -118,12 +118,11 @@ def correlation_distances(
     correlation: Float[np.ndarray, "neuron neuron"], constant: Bool[np.ndarray, " neuron"]
 ) -> Float[np.ndarray, " pair"]:
     """Condensed float64 distances 1 − |corr| ∈ [0, 1], in scipy's order; constant neurons are 1 away."""
-    correlation = np.asarray(correlation)
     n_neurons = len(correlation)
-    if correlation.shape != (n_neurons, n_neurons) or n_neurons < 2:
-        raise DataError(f"Found a correlation of shape {correlation.shape}; it must be square, 2 × 2 or larger.")
-    if constant.shape != (n_neurons,):
-        raise DataError(f"{len(constant)} constant marks came with {n_neurons} neurons; give one per neuron.")
+    assert correlation.shape == (n_neurons, n_neurons), "a correlation is square"
+    assert constant.shape == (n_neurons,), "one mark per neuron"
+    if n_neurons < 2:
+        raise DataError(f"Found {n_neurons} neurons; clustering needs at least two.")
     distances = np.empty(n_neurons * (n_neurons - 1) // 2)
     end = 0
     for row in range(n_neurons - 1):
@@ -182,5 +181,7 @@ def _medoid(
     varying = members[~constant[members]]
     if varying.size < 3:
         return int(varying[0] if varying.size else members[0])
-    closeness = np.abs(correlation[np.ix_(varying, varying)]).sum(axis=1, dtype=np.float64)
-    return int(varying[closeness.argmax()])
+    # In blocks: a cluster can be nearly all neurons, and its part of the correlation as large as the whole.
+    blocks = [varying[start : start + 1024] for start in range(0, varying.size, 1024)]
+    closeness = [np.abs(correlation[np.ix_(block, varying)]).sum(axis=1, dtype=np.float64) for block in blocks]
+    return int(varying[np.concatenate(closeness).argmax()])

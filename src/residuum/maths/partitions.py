@@ -62,7 +62,7 @@ def dbscan_partition(clustering: Clustering, threshold: float, smallest: int = 2
     return by_first_member(labels)
 
 
-def partition_agreement(a: Labels, b: Labels) -> float:
+def partition_agreement(a: Labels, b: Int[np.ndarray, " other"]) -> float:
     """Adjusted Rand index: 1 for the same partition, about 0 for unrelated ones."""
     if len(a) != len(b):
         raise DataError(f"The partitions have {len(a)} and {len(b)} labels; they must label the same neurons.")

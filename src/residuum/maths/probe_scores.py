@@ -39,7 +39,7 @@ class NumberScores:
     mean_squared_error: float
 
 
-def class_scores(predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " word"], n_classes: int) -> ClassScores:
+def class_scores(predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " label"], n_classes: int) -> ClassScores:
     """Compare predicted class numbers with the true ones (`UNSEEN` where training had no such label)."""
     _check_pairs(len(predicted), len(truth))
     correct = predicted == truth
@@ -58,7 +58,7 @@ def class_scores(predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " w
     )
 
 
-def number_scores(predicted: Float[np.ndarray, " word"], truth: Float[np.ndarray, " word"]) -> NumberScores:
+def number_scores(predicted: Float[np.ndarray, " word"], truth: Float[np.ndarray, " value"]) -> NumberScores:
     """Compare predicted numbers with the true ones."""
     _check_pairs(len(predicted), len(truth))
     predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)

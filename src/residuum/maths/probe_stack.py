@@ -9,14 +9,12 @@ Layout. Row = one class of one probe. Rows are sorted by number of classes, then
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-Penalty = Literal["squared", "published"]
 Columns = slice | Int[np.ndarray, " _"]
 
 
@@ -73,10 +71,10 @@ class ProbeStack:
         biases: Sequence[Float[np.ndarray, " _"]],
         *,
         learning_rate: float,
-        penalty: Penalty,
+        penalty: str,
     ):
         self._views = [view if isinstance(view, slice) else torch.from_numpy(view) for view in views]
-        self._penalty: Penalty = penalty
+        self._penalty = penalty
         self._places = sorted(range(len(probes)), key=lambda i: (probes[i].n_classes, probes[i].view))
         ordered = [probes[i] for i in self._places]
         initial = [torch.from_numpy(weights[i]) for i in self._places]
@@ -181,7 +179,7 @@ def _subtract_truth(error: Float[Tensor, "row word"], family: _Family, truths: l
     blocks.scatter_add_(1, truth[:, None], torch.full((1, 1, 1), -1.0).expand(len(truths), 1, blocks.shape[2]))
 
 
-def _penalty_gradient(segment: _Segment, penalty: Penalty) -> None:
+def _penalty_gradient(segment: _Segment, penalty: str) -> None:
     """Write λ1 sign(θ) + 2 λ2 θ (or λ2 θ / ‖θ‖₂) into the gradient of a segment."""
     torch.sign(segment.weight, out=segment.gradient)
     segment.gradient.mul_(segment.l1)

@@ -24,7 +24,7 @@ from residuum.maths.features import (
     windows,
 )
 from residuum.maths.neuron_ids import check_columns
-from residuum.maths.probe_stack import Columns, Penalty, ProbeStack, StackedProbe
+from residuum.maths.probe_stack import Columns, ProbeStack, StackedProbe
 from residuum.maths.targets import Target
 
 LAMBDA = 1e-5
@@ -56,7 +56,7 @@ class Recipe:
     epochs: int = 10
     batch_size: int = 128
     learning_rate: float = 1e-3
-    penalty: Penalty = "squared"
+    penalty: str = "squared"
     standardize: bool = False
 
     def __post_init__(self) -> None:
@@ -233,8 +233,8 @@ class _Battery:
         ]
         initial = [self._initial(probe, stack.n_rows) for probe, stack in zip(probes, stacked, strict=True)]
         weights, biases = zip(*initial, strict=True)
-        settings = {"learning_rate": self._recipe.learning_rate, "penalty": self._recipe.penalty}
-        return ProbeStack(stacked, views, weights, biases, **settings)
+        recipe = self._recipe
+        return ProbeStack(stacked, views, weights, biases, learning_rate=recipe.learning_rate, penalty=recipe.penalty)
 
     def _initial(self, probe: Probe, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights and biases as a fresh linear layer of torch has them: uniform on ±1/√width."""

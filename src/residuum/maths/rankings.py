@@ -82,14 +82,16 @@ def standardised_differences(sums: ClassSums) -> Float[np.ndarray, "class neuron
     return np.divide(difference, deviation, out=np.zeros_like(difference), where=usable[:, None] & (deviation > 0))
 
 
-def iou_ranking(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], share: float = 0.05) -> Ranking:
+def iou_ranking(
+    x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " label"], share: float = 0.05
+) -> Ranking:
     """The best intersection over union with any class (see `intersection_over_union`)."""
     return rank_by(intersection_over_union(x, classes, share).max(axis=0))
 
 
 def intersection_over_union(
     x: Float[np.ndarray, "word neuron"],
-    classes: Int[np.ndarray, " word"],
+    classes: Int[np.ndarray, " label"],
     share: float = 0.05,
     block: int = 256,
 ) -> Float[np.ndarray, "class neuron"]:

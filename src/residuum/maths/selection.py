@@ -58,7 +58,7 @@ def minimal_set(
 def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> list[int]:
     """Sizes to try: from `smallest`, each `factor` times the last, up to all neurons."""
     sizes, size = [], float(min(smallest, n_neurons))
-    while size < n_neurons:
+    while round(size) < n_neurons:
         sizes.append(round(size))
         size = max(size * factor, size + 1)
     return [*sizes, n_neurons]

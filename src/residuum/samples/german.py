@@ -153,8 +153,8 @@ def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phras
         _with(clause.companion, "mit", "Dat", head),
         means or None,
         _with(clause.beneficiary, "für", "Acc", head),
-        governed,
         clause.place and _placed(clause.place, "rest").under(head, "obl"),
+        governed,
     ]
 
 

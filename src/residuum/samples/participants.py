@@ -10,9 +10,7 @@ from residuum.samples.vocabulary import Vocabulary
 _RELATED = tuple("friend neighbour mother father grandmother grandfather teacher doctor guest lawyer".split())
 _OWNED = tuple("pet farm goods vehicle home letter key gift poem song story".split())
 _OWNED_PLACES = tuple("house garden office shop field hotel room restaurant workshop".split())
-_INDEFINITE_PLACES = tuple(
-    "hotel restaurant village shop house school factory church library hospital island".split()
-)
+_INDEFINITE_PLACES = tuple("hotel restaurant village shop house school factory church library hospital island".split())
 _COLOURS = ("red", "white", "black", "green", "blue", "yellow", "brown")
 
 
@@ -139,7 +137,9 @@ def _determined(draw: Draw, words: Vocabulary, key: str, free: Freedom, as_objec
     if free.indefinite:
         weights["a"] = 0.5 if as_object else 0.15
     if free.counted:
-        weights |= {"numeral": 0.06, "many": 0.03, "all": 0.04, "every": 0.0 if as_object else 0.02}
+        weights |= {"numeral": 0.06, "many": 0.03, "all": 0.04}
+    if free.counted and noun.is_human and not as_object:
+        weights["every"] = 0.02
     if key in _RELATED or (not noun.is_human and not set(noun.tags).isdisjoint(_OWNED)):
         weights["owned"] = 0.12
     choice = draw.weighted(weights)

@@ -112,7 +112,8 @@ def sample_shared(source: Source) -> Meaning:
     """A motion and what is done then, with one subject."""
     draw = source.draw
     first = sample_clause(source, frames={"m": 0.7, "e": 0.3}, negated=False, adjuncts=1)
-    first = replace(first, frequency="", manner="", means="", time_first=bool(first.time))
+    time = "" if first.time in times_of("habit") else first.time
+    first = replace(first, frequency="", manner="", means="", time=time, time_first=bool(time))
     while True:
         second = sample_clause(
             source,
@@ -130,9 +131,7 @@ def sample_shared(source: Source) -> Meaning:
             return sample_shared(source)
 
 
-def _bare_clause(
-    source: Source, frame: str, tense: Tense | None, negated: bool, free: Freedom
-) -> Clause | None:
+def _bare_clause(source: Source, frame: str, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
     """Predicate, participants, tense and polarity; None if the tense that is asked for does not fit."""
     draw, words = source.draw, source.words
     free = replace(free, indefinite=not negated, counted=not negated)
@@ -146,9 +145,7 @@ def _bare_clause(
     chosen = _tense(draw, verb.aspect[0], tense)
     if chosen is None:
         return None
-    clause = Clause(
-        verb.key, participants.subject(draw, words, verb.subject, free), tense=chosen, negated=negated
-    )
+    clause = Clause(verb.key, participants.subject(draw, words, verb.subject, free), tense=chosen, negated=negated)
     if frame in "td":
         clause = replace(clause, object=_objects(source, verb, negated, free))
     if frame == "d":
@@ -204,19 +201,28 @@ def _location_clause(source: Source, tense: Tense | None, negated: bool, free: F
     if chosen is None:
         return None
     subject = participants.subject(draw, words, tags, replace(free, indefinite=False, group=False))
-    return Clause(
-        BE_AT, subject, ground=participants.place(draw, words, where[tags]), tense=chosen, negated=negated
-    )
+    return Clause(BE_AT, subject, ground=participants.place(draw, words, where[tags]), tense=chosen, negated=negated)
 
 
 def _is_sensible(clause: Clause) -> bool:
-    """Whether nobody meets himself: participants differ, and nobody owns what a language would call his own."""
+    """Whether nobody meets himself: participants differ, and nobody owns what a language would call his own.
+
+    That somebody did not greet a man is odd in all languages, as it leaves open which; so this is out too.
+    """
+    if clause.negated and any(_is_some_animate(entity) for entity in clause.object):
+        return False
     own = [*clause.subject, *clause.object]
     own += [entity for entity in (clause.recipient, clause.ground) if entity]
     lexemes = [entity.lexeme for entity in own]
     lexemes += [entity.possessor.lexeme for entity in own if entity.possessor]
     pronouns = [entity.lexeme for entity in own if entity.kind == "pronoun"]
+    if pronouns and clause.object and "@na" in lexicon.verbs()[clause.predicate].sw:
+        return clause.object[0].kind != "pronoun"
     return len(set(lexemes)) == len(lexemes) and not {"i", "we"} <= set(pronouns)
+
+
+def _is_some_animate(entity: Entity) -> bool:
+    return entity.kind == "noun" and entity.determiner == "a" and lexicon.nouns()[entity.lexeme].is_animate
 
 
 def _with_adjuncts(source: Source, clause: Clause, at_most: int) -> Clause:

@@ -87,9 +87,7 @@ def _nouns(words: Vocabulary, wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _names(words: Vocabulary, type: str) -> tuple[str, ...]:
-    return tuple(
-        name.key for name in lexicon.names().values() if name.type == type and words.has(f"name {name.key}")
-    )
+    return tuple(name.key for name in lexicon.names().values() if name.type == type and words.has(f"name {name.key}"))
 
 
 @cache
@@ -116,9 +114,7 @@ def _adverbs(words: Vocabulary, kind: str, verb: str) -> tuple[str, ...]:
     of_kind = [adverb for adverb in lexicon.adverbs().values() if adverb.kind == kind]
     if kind == "frequency":
         return tuple(adverb.key for adverb in of_kind)
-    return tuple(
-        adverb.key for adverb in of_kind if verb in adverb.applies and words.has(f"adverb {adverb.key}")
-    )
+    return tuple(adverb.key for adverb in of_kind if verb in adverb.applies and words.has(f"adverb {adverb.key}"))
 
 
 @cache
@@ -202,5 +198,3 @@ def _root(group: dict[str, str], lexeme: str) -> str:
 
 def _join(group: dict[str, str], first: str, second: str) -> None:
     group[_root(group, second)] = _root(group, first)
-
-

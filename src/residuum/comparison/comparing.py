@@ -1,0 +1,239 @@
+"""`compare`: every measure for all pairs of layers of all models, in one pass, with intervals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from residuum.activations.live import LiveActivations
+from residuum.activations.store import ActivationStore, check_same_words
+from residuum.comparison.estimates import (
+    Estimate,
+    Plan,
+    array_estimates,
+    attention_estimates,
+    moment_estimates,
+    side_pass,
+)
+from residuum.comparison.passes import Activations, cut_into_groups
+from residuum.comparison.tables import curve_table, layer_table, similarity_table
+from residuum.corpus import Corpus, read_corpus
+from residuum.engine import worker_count
+from residuum.errors import SettingError
+from residuum.files import clear_disk_errors
+from residuum.maths.similarity import MEASURES
+from residuum.models import Model, load_model
+from residuum.results import Run, finished_run, write_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
+ATTENTION = tuple(name for name, measure in MEASURES.items() if "attention" in measure.source)
+SETS = {"paper": PAPER, "attention": ATTENTION, "all": tuple(MEASURES)}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare` measured. `frame` is tidy: one row for each measure and ordered pair of layers."""
+
+    run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """measure, model_a, layer_a, model_b, layer_b, value, low, high, null."""
+        return self.run.tables["similarity"]
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """One value per layer: localization, layer average, likeness to the next layer, context-specificity."""
+        return self.run.tables["curves"]
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """Each layer's neurons, and how many of them are constant."""
+        return self.run.tables["layers"]
+
+    def matrix(self, measure: str = "cka") -> pd.DataFrame:
+        """One measure as a square: rows are layers x, columns layers y, both labelled (model, layer)."""
+        rows = self.frame[self.frame["measure"] == measure]
+        if rows.empty:
+            there = ", ".join(self.frame["measure"].unique())
+            raise SettingError(f"{measure} was not measured; there are {there}.")
+        square = rows.pivot_table(
+            index=["model_a", "layer_a"], columns=["model_b", "layer_b"], values="value", sort=False
+        )
+        return square.rename_axis(index=["model", "layer"], columns=["model", "layer"])
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
+        return f"<b>Comparison</b><ul>{lines}</ul>{self.frame.head(8).to_html(index=False)}"
+
+
+def compare(
+    sources: Sequence[ActivationStore | Model | str | Path],
+    corpus: Corpus | str | Path | None = None,
+    *,
+    measures: str | Sequence[str] = PAPER,
+    out: str | Path | None = None,
+    groups: int = 10,
+    intervals: bool = True,
+    null: bool = False,
+    sample: int = 1000,
+    seed: int = 0,
+    workers: int | None = None,
+    max_memory: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    **options: Any,
+) -> Comparison:
+    """Compare all layers of some models over the same words.
+
+    `sources` are activation stores (or their folders), or models (or their names), which then read `corpus`
+    themselves without storing anything. Intervals are 95 % jackknife intervals over `groups` groups of sentences;
+    `null` adds each value's counterpart under permuted words. `max_memory` (bytes) trades memory for passes over the
+    words. `options` are those of the measures (`top_k`, `variance`, …).
+    """
+    chosen = _chosen_measures(measures)
+    activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
+    chosen, left_out = _possible_measures(chosen, measures, activations)
+    config = {
+        "sources": [f"{source.name} {_fingerprint(source)}" for source in activations],
+        "measures": chosen,
+        "groups": groups,
+        "intervals": intervals,
+        "null": null,
+        "sample": sample,
+        "seed": seed,
+        "options": options,
+    }
+    if out is not None and (run := finished_run(out, "compare", config, fresh=fresh)):
+        return Comparison(run)
+    with _scratch(out, config, fresh) as folder:
+        plan = Plan(
+            sources=list(activations),
+            groups=cut_into_groups(activations[0].sentences, groups),
+            measures=chosen,
+            options=options,
+            intervals=intervals,
+            null=null,
+            sample=sample,
+            seed=seed,
+            workers=worker_count(workers),
+            max_memory=max_memory,
+            scratch=folder,
+        )
+        run = _measure(plan, config, left_out, progress)
+    if out is not None:
+        write_run(out, run)
+    return Comparison(run)
+
+
+def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) -> Run:
+    words = sum(group.words for group in plan.groups)
+    has_attention = bool(plan.of("attention") or plan.of("attention moments"))
+    rounds = 1 + has_attention + (len(plan.passes()) if plan.of("moments") else 0)
+    with tqdm(total=words * rounds, unit=" words", disable=None if progress else True, leave=False) as bar:
+        context, side, sizes = side_pass(plan, bar.update)
+        estimates: dict[str, Estimate] = {}
+        dead: list[int] | None = None
+        uniform = 0
+        if plan.of("moments"):
+            found, dead = moment_estimates(plan, bar.update)
+            estimates |= found
+        if plan.of("arrays"):
+            estimates |= array_estimates(plan, side.sample, sizes)
+        if has_attention:
+            found, uniform = attention_estimates(plan, bar.update)
+            estimates |= found
+    similarity = similarity_table(plan, {measure: estimates[measure] for measure in plan.measures})
+    layers = layer_table(plan, dead)
+    summary = {
+        "words": words,
+        "layers": len(plan.widths),
+        "groups": len(plan.groups),
+        **({"dead neurons": int(layers["constant"].sum())} if dead is not None else {}),
+        **({"words sampled": len(side.sample[0])} if plan.of("arrays") else {}),
+        **({"uniform attention rows": uniform} if has_attention else {}),
+        **({"left out": left_out} if left_out else {}),
+    }
+    tables = {"similarity": similarity, "curves": curve_table(plan, estimates, context), "layers": layers}
+    return Run(command="compare", config=config, summary=summary, tables=tables)
+
+
+def _chosen_measures(measures: str | Sequence[str]) -> list[str]:
+    names = measures.split(",") if isinstance(measures, str) else list(measures)
+    chosen = [name.strip() for one in names for name in SETS.get(one.strip(), (one,))]
+    unknown = [name for name in chosen if name not in MEASURES]
+    if unknown or not chosen:
+        raise SettingError(
+            f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, *MEASURES))}."
+        )
+    return list(dict.fromkeys(chosen))
+
+
+def _possible_measures(
+    chosen: list[str], asked: str | Sequence[str], activations: list[Activations]
+) -> tuple[list[str], str]:
+    """`all` means all that the stores allow; an attention measure asked for by name is an error without attention."""
+    without = [source.name for source in activations if not source.n_heads]
+    if not without or not set(chosen) & set(ATTENTION):
+        return chosen, ""
+    if asked != "all":
+        raise SettingError(f"{without[0]} holds no attention; extract it with --attention, or leave {ATTENTION[0]} out.")
+    return [m for m in chosen if m not in ATTENTION], f"attention measures ({', '.join(without)} without attention)"
+
+
+def _as_activations(
+    source: ActivationStore | Model | str | Path, corpus: Corpus | str | Path | None, measures: list[str]
+) -> Activations:
+    if isinstance(source, ActivationStore):
+        return source
+    if not isinstance(source, Model) and (Path(source) / "manifest.json").exists():
+        return ActivationStore.open(source)
+    if corpus is None:
+        raise SettingError(f"{source} is a model, not an activation store; give the corpus that it shall read.")
+    attention = bool(set(measures) & set(ATTENTION))
+    model = source if isinstance(source, Model) else load_model(source, attention=attention)
+    text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+    return LiveActivations.of(model, text, attention=attention)
+
+
+def _comparable(activations: list[Activations]) -> list[Activations]:
+    if not activations:
+        raise SettingError("Nothing to compare; give at least one activation store or model.")
+    check_same_words(activations)
+    return activations
+
+
+def _fingerprint(source: Activations) -> str:
+    if isinstance(source, ActivationStore):
+        return hashlib.blake2b("".join(s.checksum for s in source.manifest.shards).encode(), digest_size=8).hexdigest()
+    assert isinstance(source, LiveActivations)
+    return source.fingerprint
+
+
+@contextmanager
+def _scratch(out: str | Path | None, config: dict[str, Any], fresh: bool) -> Iterator[Path]:
+    """Where groups wait until they are left out: in `out`, so that a killed run goes on, else for this run only."""
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+            yield Path(folder)
+        return
+    key = hashlib.blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
+    folder = Path(out) / f"scratch-{key}"
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    with clear_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+    shutil.rmtree(folder)

@@ -1,0 +1,292 @@
+"""Each measure's value for all pairs of layers, with its values when one group of sentences is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from residuum.comparison.passes import (
+    Activations,
+    AttentionPass,
+    Group,
+    Side,
+    frequent_types,
+    group_attention,
+    group_moments,
+    group_null,
+    group_side,
+    merge_sides,
+    sample_words,
+)
+from residuum.engine import run_tasks
+from residuum.errors import SettingError
+from residuum.files import whole_file
+from residuum.maths import attention, contexts
+from residuum.maths.attention import HEAD_MEASURES
+from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
+from residuum.maths.moments import CHUNK, Moments, merge, subtract
+from residuum.maths.similarity import MEASURES, array_similarity_matrix, similarity_matrices
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A quantity over layers (a matrix or a curve), without each group in turn, and under the null."""
+
+    value: Float[np.ndarray, "*shape"]
+    left_out: Float[np.ndarray, "group *shape"]
+    null: Float[np.ndarray, "*shape"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is to be compared, and how."""
+
+    sources: list[Activations]
+    groups: list[Group]
+    measures: list[str]
+    options: dict[str, Any]
+    intervals: bool
+    null: bool
+    sample: int
+    seed: int
+    workers: int
+    max_memory: int | None
+    scratch: Path
+
+    @property
+    def widths(self) -> list[int]:
+        """The neurons of all layers of all models, side by side."""
+        return [width for source in self.sources for width in source.widths]
+
+    @property
+    def readers(self) -> int:
+        """How many processes may read: a model in memory is read by this one alone."""
+        from residuum.activations.store import ActivationStore
+
+        return self.workers if all(isinstance(s, ActivationStore) for s in self.sources) else 1
+
+    def of(self, source: str) -> list[str]:
+        """The measures that are made from moments, arrays, attention or attention moments."""
+        return [measure for measure in self.measures if MEASURES[measure].source == source]
+
+    def options_for(self, measures: Sequence[str]) -> dict[str, Any]:
+        """The options that these measures know."""
+        known = {option for measure in measures for option in MEASURES[measure].options}
+        return {name: value for name, value in self.options.items() if name in known}
+
+    def passes(self) -> list[list[Pair]]:
+        """The pairs of layers of each pass over the words: as few passes as the memory allows."""
+        if self.max_memory is None:
+            return plan_passes(self.widths, scatter_bytes(self.widths))
+        buffers = self.readers * 8 * CHUNK * sum(self.widths)
+        copies = self.readers + 2  # an accumulator each, the total, and one group beside it
+        room = (self.max_memory - buffers) // copies
+        if room <= 0:
+            raise SettingError(
+                f"max_memory is {self.max_memory / 1e6:.0f} MB, but reading alone needs {buffers / 1e6:.0f} MB; "
+                "allow more, or use fewer workers or layers."
+            )
+        return plan_passes(self.widths, room)
+
+
+def moment_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate], list[int]]:
+    """All measures that are made from moments, and the number of constant neurons of each layer."""
+    measures = plan.of("moments")
+    values = {measure: _empty(plan) for measure in measures}
+    dead = [0] * len(plan.widths)
+    for number, pairs in enumerate(plan.passes()):
+        folder = plan.scratch / f"pass-{number}"
+        total = _accumulate(plan, partial(group_moments, plan.sources), pairs, folder, progress)
+        for layer in {layer for pair in pairs for layer in pair}:
+            dead[layer] = len(total.dead(layer))
+        results = _evaluate_all(plan, total, folder, measures)
+        nulls = _null_matrices(plan, pairs, measures) if plan.null else {}
+        for measure in measures:
+            _fill(values[measure], pairs, [result[measure] for result in results], nulls.get(measure))
+    return values, dead
+
+
+def array_estimates(plan: Plan, sample: list[Float[np.ndarray, "word neuron"]], sizes: list[int]) -> dict[str, Estimate]:
+    """The measures that need the activations themselves, on the sampled words (`sizes` of them in each group)."""
+    estimates = {}
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.random.default_rng(plan.seed).permutation(len(group))
+    for measure in plan.of("arrays"):
+        options = plan.options_for([measure])
+        compute = partial(array_similarity_matrix, measure=measure, **options)
+        left_out = [compute([layer[group != g] for layer in sample]) for g in range(len(sizes))] if plan.intervals else []
+        null = _array_null(sample, order, measure, options) if plan.null else None
+        estimates[measure] = Estimate(compute(sample), _stack(left_out, len(sample)), null)
+    return estimates
+
+
+def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate], int]:
+    """The measures of attention, and the number of rows of attention that are uniform."""
+    measures = [*plan.of("attention"), *plan.of("attention moments")]
+    tasks = ((plan.sources, group, measures) for group in plan.groups)
+    parts = []
+    for part, group in zip(run_tasks(group_attention, tasks, plan.readers), plan.groups, strict=True):
+        parts.append(part)
+        progress(group.words)
+    total = reduce(_merge_attention, parts)
+    without = [_subtract_attention(total, part) for part in parts] if plan.intervals and len(parts) > 1 else []
+    results = [_attention_matrices(plan, one) for one in (total, *without)]
+    estimates = {
+        measure: Estimate(results[0][measure], _stack([r[measure] for r in results[1:]], len(total.heads.heads)))
+        for measure in measures
+    }
+    return estimates, int(total.heads.constant_rows.sum())
+
+
+def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, Side, list[int]]:
+    """Context-specificity of each layer, the sampled words, and how many of them lie in each group."""
+    sentences = plan.sources[0].sentences
+    types = frequent_types(sentences)
+    sample = sample_words(sentences, plan.sample, plan.seed) if plan.of("arrays") else np.zeros(0, dtype=np.int64)
+    tasks = ((plan.sources, group, types, sample) for group in plan.groups)
+    sides = []
+    for side, group in zip(run_tasks(group_side, tasks, plan.readers), plan.groups, strict=True):
+        sides.append(side)
+        progress(group.words)
+    total = merge_sides(sides)
+    return _context_estimate(plan, total, sides), total, [len(side.sample[0]) for side in sides]
+
+
+def _accumulate(
+    plan: Plan,
+    task: Callable[[Group, list[Pair]], Moments],
+    pairs: list[Pair],
+    folder: Path | None,
+    progress: Progress,
+) -> Moments:
+    """The moments of all groups together; each group's are kept on disk where they will be left out again.
+
+    A group that is already on disk is not computed again.
+    """
+    files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups} if folder else {}
+    missing = [g for g in plan.groups if not (files and files[g.number].exists())]
+    computed = run_tasks(task, ((group, pairs) for group in missing), plan.readers)
+    total: Moments | None = None
+    for group in plan.groups:
+        if group in missing:
+            part = next(computed)
+            if files and plan.intervals:
+                save_moments(part, files[group.number])
+        else:
+            part = load_moments(files[group.number])
+        total = part if total is None else merge(total, part)
+        progress(group.words)
+    assert total is not None
+    return total
+
+
+def _evaluate_all(plan: Plan, total: Moments, folder: Path, measures: list[str]) -> list[dict[str, np.ndarray]]:
+    """The matrices of all words, then of all words but each group's."""
+    options = plan.options_for(measures)
+    if not plan.intervals or len(plan.groups) < 2:
+        return list(run_tasks(_evaluate, [(total, None, measures, options)]))
+    save_moments(total, folder / "total.safetensors")
+    files = [None, *(folder / f"group-{group.number}.safetensors" for group in plan.groups)]
+    tasks = [(folder / "total.safetensors", file, measures, options) for file in files]
+    return list(run_tasks(_evaluate, tasks, plan.workers))
+
+
+def _evaluate(total: Moments | Path, without: Path | None, measures: list[str], options: dict[str, Any]) -> Any:
+    moments = load_moments(total) if isinstance(total, Path) else total
+    if without is not None:
+        moments = subtract(moments, load_moments(without))
+    return similarity_matrices(moments, measures, **options)
+
+
+def _null_matrices(plan: Plan, pairs: list[Pair], measures: list[str]) -> dict[str, np.ndarray]:
+    n = len(plan.widths)
+    task = partial(group_null, plan.sources, seed=plan.seed)
+    total = _accumulate(plan, task, pairs, None, lambda _: None)
+    matrices = similarity_matrices(total, measures, **plan.options_for(measures))
+    nulls = {}
+    for measure, matrix in matrices.items():
+        upper, lower = matrix[:n, n:], matrix[n:, :n]
+        nulls[measure] = np.where(np.triu(np.ones((n, n), dtype=bool)), upper, lower)
+    return nulls
+
+
+def _array_null(
+    sample: list[np.ndarray], order: Int[np.ndarray, " word"], measure: str, options: dict[str, Any]
+) -> Float[np.ndarray, "layer layer"]:
+    n = len(sample)
+    both = array_similarity_matrix([*sample, *(layer[order] for layer in sample)], measure, **options)
+    return both[:n, n:]
+
+
+def _empty(plan: Plan) -> Estimate:
+    n = len(plan.widths)
+    replicates = len(plan.groups) if plan.intervals and len(plan.groups) > 1 else 0
+    null = np.full((n, n), np.nan) if plan.null else None
+    return Estimate(np.full((n, n), np.nan), np.full((replicates, n, n), np.nan), null)
+
+
+def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], null: np.ndarray | None) -> None:
+    """Write what a pass found into the whole."""
+    for i, j in (both for i, j in pairs for both in ((i, j), (j, i))):
+        estimate.value[i, j] = matrices[0][i, j]
+        estimate.left_out[:, i, j] = [matrix[i, j] for matrix in matrices[1:]]
+        if null is not None and estimate.null is not None:
+            estimate.null[i, j] = null[i, j]
+
+
+def _context_estimate(plan: Plan, total: Side, sides: list[Side]) -> Estimate | None:
+    if total.contexts is None:
+        return None
+    parts = [side.contexts for side in sides if side.contexts is not None]
+    usable = plan.intervals and len(parts) > 1
+    left_out = [contexts.subtract(total.contexts, part).context_specificity() for part in parts] if usable else []
+    value = total.contexts.context_specificity()
+    return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+
+
+def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray]:
+    measures = plan.of("attention moments")
+    matrices = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
+    if measures:
+        matrices |= similarity_matrices(part.moments, measures, **plan.options_for(measures))
+    return matrices
+
+
+def _merge_attention(a: AttentionPass, b: AttentionPass) -> AttentionPass:
+    return AttentionPass(attention.merge(a.heads, b.heads), merge(a.moments, b.moments))
+
+
+def _subtract_attention(total: AttentionPass, part: AttentionPass) -> AttentionPass:
+    return AttentionPass(attention.subtract(total.heads, part.heads), subtract(total.moments, part.moments))
+
+
+def _stack(matrices: list[np.ndarray], n: int) -> Float[np.ndarray, "group layer layer"]:
+    return np.stack(matrices) if matrices else np.zeros((0, n, n))
+
+
+def save_moments(moments: Moments, path: Path) -> None:
+    """Write moments to a file that is whole or absent."""
+    from safetensors.numpy import save_file
+
+    with whole_file(path) as temporary:
+        save_file({name: np.asarray(array, order="C") for name, array in moments.to_arrays().items()}, temporary)
+
+
+def load_moments(path: Path) -> Moments:
+    """Read what `save_moments` wrote."""
+    from safetensors.numpy import load_file
+
+    return Moments.from_arrays(load_file(path))
+
+
+def scratch_files(folder: Path) -> Iterator[Path]:
+    """The files of all passes in a scratch folder."""
+    yield from folder.glob("pass-*/*.safetensors")

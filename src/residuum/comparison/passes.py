@@ -1,0 +1,205 @@
+"""One pass over a group of sentences: the sums that all measures are made of.
+
+Everything here is a pure function of a group, so that groups can be computed anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from residuum.activations.store import Block
+from residuum.errors import DataError
+from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
+from residuum.maths.contexts import ContextAccumulator, ContextSums
+from residuum.maths.layer_blocks import Pair
+from residuum.maths.moments import Moments, MomentsAccumulator
+
+PIECE_WORDS = 1024  # read at once
+WORD_TYPES = 500  # whose contexts are compared: the most frequent ones
+
+
+class Activations(Protocol):
+    """What is compared: a store, or a model that is read while it is needed."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def layers(self) -> list[int]: ...
+    @property
+    def widths(self) -> list[int]: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def sentences(self) -> list[list[str]]: ...
+    def read(self, first: int, stop: int) -> Block: ...
+    def read_attention(self, first: int, stop: int) -> list[list[np.ndarray]]: ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring sentences that a jackknife leaves out together."""
+
+    number: int
+    first: int
+    stop: int
+    words: int
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What the first pass collects beside the moments: word contexts, and a sample of words in all layers."""
+
+    contexts: ContextSums | None
+    sample: list[Float[np.ndarray, "word neuron"]]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionPass:
+    """What a pass over attention leaves: sums of pairs of heads, and moments over word pairs."""
+
+    heads: AttentionSums
+    moments: Moments
+
+
+def cut_into_groups(sentences: Sequence[Sequence[str]], n_groups: int) -> list[Group]:
+    """Cut a corpus into at most `n_groups` runs of sentences with about as many words each."""
+    ends = np.cumsum([len(words) for words in sentences])
+    if not len(ends) or ends[-1] == 0:
+        raise DataError("The corpus has no words; expected at least one sentence.")
+    targets = ends[-1] * np.arange(1, n_groups) / n_groups
+    cuts = sorted({0, len(ends), *(np.searchsorted(ends, targets) + 1).tolist()})
+    words = np.concatenate([[0], ends])
+    runs = [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if words[b] > words[a]]
+    return [Group(i, a, b, int(words[b] - words[a])) for i, (a, b) in enumerate(runs)]
+
+
+def group_moments(sources: Sequence[Activations], group: Group, pairs: list[Pair]) -> Moments:
+    """The moments of a group for some pairs of layers of all models side by side."""
+    accumulator = MomentsAccumulator(_widths(sources), pairs=pairs)
+    for layers, _ in _pieces(sources, group):
+        accumulator.update(layers)
+    return accumulator.result()
+
+
+def group_null(sources: Sequence[Activations], group: Group, pairs: list[Pair], seed: int) -> Moments:
+    """The same with the words of the second layer of each pair permuted, as layers L, L + 1, …."""
+    widths = _widths(sources)
+    shifted = [(i, len(widths) + j) for i, j in pairs]
+    accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted)
+    rng = np.random.default_rng([seed, group.number])
+    for layers, _ in _pieces(sources, group):
+        order = rng.permutation(len(layers[0]))
+        accumulator.update([*layers, *(layer[order] for layer in layers)])
+    return accumulator.result()
+
+
+def group_side(
+    sources: Sequence[Activations], group: Group, types: dict[str, int], sample: Int[np.ndarray, " word"]
+) -> Side:
+    """The contexts of frequent words, and the rows of the sampled words."""
+    contexts = ContextAccumulator(len(types), _widths(sources)) if types else None
+    sampled = []
+    for layers, places in _pieces(sources, group):
+        kept = np.isin(_keys(places), sample)
+        sampled.append([layer[kept] for layer in layers])
+        if contexts is not None:
+            words = [types.get(_word(sources[0], place)) for place in places]
+            rows = np.array([i for i, t in enumerate(words) if t is not None], dtype=np.int64)
+            numbers = np.array([t for t in words if t is not None], dtype=np.int64)
+            contexts.update(numbers, [layer[rows] for layer in layers])
+    joined = [np.concatenate(parts) for parts in zip(*sampled, strict=True)]
+    return Side(None if contexts is None else contexts.result(), joined)
+
+
+def group_attention(sources: Sequence[Activations], group: Group, measures: Sequence[str]) -> AttentionPass:
+    """The sums over a group's sentences of all attention heads of all models."""
+    heads = [source.n_heads for source in sources for layer in source.layers if layer > 0]
+    chosen = [measure for measure in HEAD_MEASURES if measure in measures]
+    accumulator, moments = AttentionAccumulator(heads, measures=chosen), MomentsAccumulator(heads)
+    for first, stop in _ranges(sources[0].sentences, group):
+        readings = [source.read_attention(first, stop) for source in sources]
+        for sentence in zip(*readings, strict=True):
+            layers = [layer for reading in sentence for layer in reading]
+            if layers[0].shape[1]:
+                accumulator.update(layers)
+                moments.update([word_pairs(layer) for layer in layers])
+    return AttentionPass(accumulator.result(), moments.result())
+
+
+def frequent_types(sentences: Sequence[Sequence[str]]) -> dict[str, int]:
+    """The words that occur most often, and at least twice, numbered."""
+    counts = Counter(word for words in sentences for word in words)
+    chosen = sorted((word for word in counts if counts[word] > 1), key=lambda word: (-counts[word], word))
+    return {word: i for i, word in enumerate(chosen[:WORD_TYPES])}
+
+
+def sample_words(sentences: Sequence[Sequence[str]], size: int, seed: int) -> Int[np.ndarray, " word"]:
+    """The keys of a random sample of words, in corpus order."""
+    places = np.array([(s, w) for s, words in enumerate(sentences) for w in range(len(words))])
+    keys = _keys(places)
+    if len(keys) <= size:
+        return keys
+    return np.sort(np.random.default_rng(seed).choice(keys, size, replace=False))
+
+
+def merge_sides(sides: Sequence[Side]) -> Side:
+    """All groups' contexts and sampled words together."""
+    from residuum.maths.contexts import merge
+
+    sums = [side.contexts for side in sides if side.contexts is not None]
+    sample = [np.concatenate(parts) for parts in zip(*(side.sample for side in sides), strict=True)]
+    return Side(reduce(merge, sums) if sums else None, sample)
+
+
+def _pieces(
+    sources: Sequence[Activations], group: Group
+) -> Iterator[tuple[list[Float[np.ndarray, "word neuron"]], Int[np.ndarray, "word 2"]]]:
+    """A group's words in all layers of all models, some sentences at a time; words that one model lacks are left out."""
+    for first, stop in _ranges(sources[0].sentences, group):
+        blocks = _common_words([source.read(first, stop) for source in sources])
+        if len(blocks[0].places):
+            yield [layer for block in blocks for layer in block.layers], blocks[0].places
+
+
+def _ranges(sentences: Sequence[Sequence[str]], group: Group) -> Iterator[tuple[int, int]]:
+    first, words = group.first, 0
+    for i in range(group.first, group.stop):
+        if words and words + len(sentences[i]) > PIECE_WORDS:
+            yield first, i
+            first, words = i, 0
+        words += len(sentences[i])
+    yield first, group.stop
+
+
+def _common_words(blocks: list[Block]) -> list[Block]:
+    keys = [_keys(block.places) for block in blocks]
+    if all(np.array_equal(keys[0], other) for other in keys[1:]):
+        return blocks
+    common = reduce(np.intersect1d, keys)
+    masks = [np.isin(own, common) for own in keys]
+    return [
+        replace(block, layers=[layer[mask] for layer in block.layers], places=block.places[mask])
+        for block, mask in zip(blocks, masks, strict=True)
+    ]
+
+
+def _keys(places: Int[np.ndarray, "word 2"]) -> Int[np.ndarray, " word"]:
+    """One number per word that sorts as the corpus does."""
+    return (places[:, 0].astype(np.int64) << 32) + places[:, 1]
+
+
+def _word(source: Activations, place: Int[np.ndarray, " 2"]) -> str:
+    return source.sentences[place[0]][place[1]]
+
+
+def _widths(sources: Sequence[Activations]) -> list[int]:
+    return [width for source in sources for width in source.widths]

@@ -1,0 +1,295 @@
+"""Meanings in Turkish: the verb last, relative clauses as participles before the noun, pronouns left out."""
+
+from residuum.samples import lexicon
+from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
+from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+from residuum.samples.turkish_forms import (
+    capital,
+    copula_suffix,
+    finite_form,
+    future_form,
+    name_form,
+    noun_form,
+    object_participle,
+    subject_participle,
+    verb_stem,
+)
+
+_LINKS = {"and": "ve", "but": "ama"}
+_NUMERALS = {"two": "iki", "three": "üç", "four": "dört", "five": "beş"}
+_QUANTIFIERS = {"many": ("birçok", "Ind"), "all": ("bütün", "Tot"), "every": ("her", "Tot"), "this": ("bu", "Dem")}
+# after numbers and words of quantity the noun stays singular
+_SINGULAR_AFTER = (*NUMERALS, "many", "every")
+_INDEFINITE = (*NUMERALS, "many", "a", "bare")
+_AGREEMENT = {"i": "1Sing", "we": "1Plur", "they": "3Plur"}
+_PRONOUNS = {
+    "i": ("ben", {"Acc": "beni", "Dat": "bana", "Abl": "benden", "Ins": "benimle"}, "Number=Sing|Person=1"),
+    "we": ("biz", {"Acc": "bizi", "Dat": "bize", "Abl": "bizden", "Ins": "bizimle"}, "Number=Plur|Person=1"),
+    "they": (
+        "onlar",
+        {"Acc": "onları", "Dat": "onlara", "Abl": "onlardan", "Ins": "onlarla"},
+        "Number=Plur|Person=3",
+    ),
+}
+_FINITE_FEATS = {
+    "past": "Aspect=Perf|Evident=Fh|Number={}|Person={}|Polarity={}|Tense=Past",
+    "present": "Aspect=Prog|Number={}|Person={}|Polarity={}|Tense=Pres",
+    "future": "Aspect=Imp|Number={}|Person={}|Polarity={}|Tense=Fut",
+}
+_NOT = {
+    "past": {"1Sing": "değildim", "1Plur": "değildik", "3Sing": "değildi", "3Plur": "değillerdi"},
+    "present": {"1Sing": "değilim", "1Plur": "değiliz", "3Sing": "değil", "3Plur": "değiller"},
+}
+
+
+def turkish(meaning: Meaning) -> Sentence:
+    """A meaning as a Turkish sentence."""
+    first, *others = meaning.clauses
+    main = _clause(first, first.subject)
+    words = main.words
+    for clause in others:
+        second = _clause(clause, first.subject if meaning.shared_subject else clause.subject).under(main.head, "conj")
+        comma = punctuation(",", second.head) if meaning.link == "but" else None
+        link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
+        words = joined(words, comma, link, second)
+    words.append(punctuation(".", main.head))
+    return finished(words, capital(words[0].fused or words[0].form))
+
+
+def _clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
+    """Time, subject, and all else before the verb; `subject` is whom the verb agrees with."""
+    predicate = _predicate(clause, _agreement(subject))
+    return _arranged(clause, predicate, _subject(clause, predicate.head))
+
+
+def _subject(clause: Clause, head: Word) -> Phrase | None:
+    if not clause.subject or clause.subject[0].kind == "pronoun":
+        return None
+    return _group(clause.subject, "Nom").under(head, "nsubj")
+
+
+def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phrase:
+    """What belongs to the predicate, in order; an indefinite object stays beside the verb."""
+    head = predicate.head
+    time = _time(clause, head)
+    opening = [time, subject] if clause.time_first else [subject, time]
+    definite, indefinite = _object(clause, head)
+    means = _phrase_of(noun_form(clause.means, "sg", "Ins"), clause.means, "Ins") if clause.means else None
+    ground = None if clause.predicate == BE_AT else _ground(clause, head)
+    words = joined(
+        *opening,
+        _adverb(clause.frequency, head),
+        clause.companion and _entity(clause.companion, "Ins").under(head, "obl"),
+        means and means.under(head, "obl"),
+        clause.place and _entity(clause.place, "Loc").under(head, "obl"),
+        _beneficiary(clause, head),
+        definite,
+        clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl"),
+        _adverb(clause.manner, head),
+        ground,
+        indefinite,
+        predicate,
+    )
+    return Phrase(words, head)
+
+
+def _predicate(clause: Clause, agreement: str) -> Phrase:
+    if clause.predicate in (BE, BE_AT):
+        return _copular(clause, agreement)
+    form = finite_form(clause.predicate, clause.tense, clause.negated, agreement)
+    feats = _FINITE_FEATS[clause.tense].format(agreement[1:], agreement[0], _polarity(clause))
+    return _verb(clause, form, feats)
+
+
+def _verb(clause: Clause, form: str, feats: str) -> Phrase:
+    """A verb form, after the noun that belongs to the verb: yardım etti."""
+    stem = verb_stem(clause.predicate)
+    head = Word(form, stem.stem, "VERB", feats)
+    if not stem.noun:
+        return Phrase([head], head)
+    noun = Word(stem.noun, stem.noun, "NOUN", "Case=Nom|Number=Sing|Person=3").under(head, "compound:lvc")
+    return Phrase([noun, head], head)
+
+
+def _copular(clause: Clause, agreement: str) -> Phrase:
+    """An adjective or place with the ending for was, or with a word for will be and for not."""
+    complement = _complement(clause)
+    head = complement.head
+    person, number = agreement[0], agreement[1:]
+    if clause.tense == "future":
+        form = future_form("ol", "", clause.negated, agreement)
+        feats = _FINITE_FEATS["future"].format(number, person, _polarity(clause))
+        return Phrase([*complement.words, Word(form, "ol", "AUX", feats).under(head, "cop")], head)
+    tense = "Past" if clause.tense == "past" else "Pres"
+    if clause.negated:
+        feats = f"Number={number}|Person={person}|Polarity=Neg|Tense={tense}"
+        no = Word(_NOT[clause.tense][agreement], "değil", "AUX", feats).under(head, "cop")
+        return Phrase([*complement.words, no], head)
+    suffix = copula_suffix(head.form, clause.tense, agreement)
+    if not suffix:
+        return complement
+    head.fused = head.form + suffix
+    evidence = "Aspect=Perf|Evident=Fh|" if tense == "Past" else ""
+    copula = Word(suffix, "i", "AUX", f"{evidence}Number={number}|Person={person}|Tense={tense}")
+    return Phrase([*complement.words, copula.under(head, "cop")], head)
+
+
+def _complement(clause: Clause) -> Phrase:
+    if clause.predicate == BE_AT:
+        assert clause.ground is not None
+        return _entity(clause.ground, "Loc")
+    form = lexicon.adjectives()[clause.quality].tr
+    head = Word(form, form, "ADJ")
+    very = Word("çok", "çok", "ADV").under(head, "advmod") if clause.very else None
+    return Phrase(joined(very, head), head)
+
+
+def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
+    """The object as a definite one or as an indefinite one, which keeps beside the verb."""
+    if not clause.object:
+        return None, None
+    case = verb_stem(clause.predicate).governs
+    first = clause.object[0]
+    indefinite = first.kind == "noun" and first.determiner in _INDEFINITE and not first.possessor
+    relation = "obj" if case == "Acc" else "obl"
+    if indefinite and case == "Acc":
+        without_bir = clause.negated and not first.adjectives and not first.relative
+        return None, _group(clause.object, "Nom", without_bir).under(head, relation)
+    phrase = _group(clause.object, case).under(head, relation)
+    return (None, phrase) if indefinite else (phrase, None)
+
+
+def _ground(clause: Clause, head: Word) -> Phrase | None:
+    """The place that the verb asks for: the goal in the dative, where one lives in the locative, or as governed."""
+    if clause.ground is None:
+        return None
+    verb = lexicon.verbs()[clause.predicate]
+    governs = verb_stem(clause.predicate).governs
+    case = {"m": "Dat", "l": "Loc"}.get(verb.frame, "Acc") if governs == "Acc" else governs
+    return _entity(clause.ground, case).under(head, "obl")
+
+
+def _beneficiary(clause: Clause, head: Word) -> Phrase | None:
+    if clause.beneficiary is None:
+        return None
+    phrase = _entity(clause.beneficiary, "Nom").under(head, "obl")
+    return Phrase([*phrase.words, Word("için", "için", "ADP").under(phrase.head, "case")], phrase.head)
+
+
+def _adverb(key: str, head: Word) -> Phrase | None:
+    if not key:
+        return None
+    phrase = fixed_phrase(lexicon.adverbs()[key].tr)
+    return phrase.under(head, phrase.head.deprel)
+
+
+def _time(clause: Clause, head: Word) -> Phrase | None:
+    if not clause.time:
+        return None
+    phrase = fixed_phrase(lexicon.times()[clause.time].tr)
+    return phrase.under(head, phrase.head.deprel)
+
+
+def _agreement(subject: tuple[Entity, ...]) -> str:
+    """Person and number that the verb shows: the third person is singular beside a subject that is said."""
+    first = subject[0]
+    return _AGREEMENT[first.lexeme] if first.kind == "pronoun" else "3Sing"
+
+
+def _polarity(clause: Clause) -> str:
+    return "Neg" if clause.negated else "Pos"
+
+
+def _group(members: tuple[Entity, ...], case: str, without_bir: bool = False) -> Phrase:
+    first, *others = (_entity(member, case, without_bir) for member in members)
+    for other in others:
+        other.under(first.head, "conj")
+        link = Word("ve", "ve", "CCONJ").under(other.head, "cc")
+        first.words = joined(first.words, link, other)
+    return first
+
+
+def _entity(entity: Entity, case: str, without_bir: bool = False) -> Phrase:
+    if entity.kind == "pronoun":
+        lemma, forms, feats = _PRONOUNS[entity.lexeme]
+        word = Word(forms[case], lemma, "PRON", f"Case={case}|{feats}|PronType=Prs")
+        return Phrase([word], word)
+    return _name(entity, case) if entity.kind == "name" else _noun_phrase(entity, case, without_bir)
+
+
+def _name(entity: Entity, case: str) -> Phrase:
+    """A name; the last of its words has the case."""
+    name = lexicon.names()[entity.lexeme]
+    forms = name.tr.split() + ([lexicon.names()[entity.surname].tr] if entity.surname else [])
+    words = [Word(form, form, "PROPN", "Case=Nom|Number=Sing|Person=3", entity=f"I-{name.type}") for form in forms]
+    words[0].entity = f"B-{name.type}"
+    words[-1].form = name_form(forms[-1], case)
+    words[-1].feats = f"Case={case}|Number=Sing|Person=3"
+    for word in words[1:]:
+        word.under(words[0], "flat")
+    return Phrase(words, words[0])
+
+
+def _noun_phrase(entity: Entity, case: str, without_bir: bool) -> Phrase:
+    """Relative clause, owner, quantity, adjectives, bir, noun."""
+    number = "sg" if entity.determiner in _SINGULAR_AFTER else entity.number
+    form = noun_form(entity.lexeme, number, case, possessed=entity.possessor is not None)
+    phrase = _phrase_of(form, entity.lexeme, case, number, possessed=entity.possessor is not None)
+    head = phrase.head
+    words = joined(
+        _relative(entity, head) if entity.relative else None,
+        entity.possessor and _entity(entity.possessor, "Gen").under(head, "nmod:poss"),
+        _quantity(entity, head),
+        [_adjective(key, head) for key in entity.adjectives],
+        _bir(head) if entity.determiner == "a" and not without_bir else None,
+        head,
+    )
+    return Phrase(words, head)
+
+
+def _phrase_of(form: str, key: str, case: str, number: str = "sg", possessed: bool = False) -> Phrase:
+    """A noun form alone, with its features."""
+    number = "Sing" if number == "sg" else "Plur"
+    feats = f"Case={case}|Number={number}|Person=3"
+    if possessed:
+        feats = f"Case={case}|Number={number}|Number[psor]=Sing|Person=3|Person[psor]=3"
+    word = Word(form, noun_form(key, "sg", "Nom"), "NOUN", feats)
+    return Phrase([word], word)
+
+
+def _quantity(entity: Entity, head: Word) -> Word | None:
+    if entity.determiner in NUMERALS:
+        form = _NUMERALS[entity.determiner]
+        return Word(form, form, "NUM", "NumType=Card").under(head, "nummod")
+    if entity.determiner in _QUANTIFIERS:
+        form, type = _QUANTIFIERS[entity.determiner]
+        return Word(form, form, "DET", f"PronType={type}").under(head, "det")
+    return None
+
+
+def _adjective(key: str, head: Word) -> Word:
+    form = lexicon.adjectives()[key].tr
+    return Word(form, form, "ADJ").under(head, "amod")
+
+
+def _bir(head: Word) -> Word:
+    return Word("bir", "bir", "DET", "Definite=Ind|PronType=Art").under(head, "det")
+
+
+def _relative(entity: Entity, head: Word) -> list[Word]:
+    """The participle with what belongs to it: who does something (-An), or what somebody does it to (-DIk)."""
+    clause = entity.relative
+    assert clause is not None
+    polarity = _polarity(clause)
+    if clause.gap == "subject":
+        form = subject_participle(clause.predicate, clause.negated)
+        verb = _verb(clause, form, f"Polarity={polarity}|Tense=Pres|VerbForm=Part")
+        return _arranged(clause, verb, None).under(head, "acl").words
+    agreement = _agreement(clause.subject)
+    form = object_participle(clause.predicate, clause.negated, agreement)
+    owner = f"Number[psor]={agreement[1:]}|Person[psor]={agreement[0]}"
+    verb = _verb(clause, form, f"Aspect=Perf|{owner}|Polarity={polarity}|Tense=Past|VerbForm=Part")
+    subject = None
+    if clause.subject[0].kind != "pronoun":
+        subject = _group(clause.subject, "Gen").under(verb.head, "nsubj")
+    return _arranged(clause, verb, subject).under(head, "acl").words

@@ -1,0 +1,390 @@
+"""Every measure against the paper's formula on arrays, its invariances, and the cases the formulas leave open."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from residuum.errors import DataError, SettingError
+from residuum.maths.moments import Moments, MomentsAccumulator, merge, subtract
+from residuum.maths.similarity import MEASURES, similarity, similarity_matrices, similarity_matrix
+
+FROM_MOMENTS = [name for name, measure in MEASURES.items() if measure.source == "moments"]
+FROM_ARRAYS = [name for name, measure in MEASURES.items() if measure.source == "arrays"]
+ALL = FROM_MOMENTS + FROM_ARRAYS
+
+
+def neuron_by_loop(x, y):
+    best = np.zeros(x.shape[1])
+    for k in range(x.shape[1]):
+        for other in range(y.shape[1]):
+            if np.ptp(x[:, k]) > 0 and np.ptp(y[:, other]) > 0:
+                best[k] = max(best[k], abs(np.corrcoef(x[:, k], y[:, other])[0, 1]))
+    return best.mean()
+
+
+def mixed_by_lstsq(x, y):
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    prediction = y @ np.linalg.lstsq(y, x, rcond=None)[0]
+    norms = np.linalg.norm(x, axis=0)
+    alive = norms > 1e-10 * norms.max()
+    return (np.linalg.norm(prediction, axis=0)[alive] / norms[alive]).sum() / x.shape[1]
+
+
+def cca_by_svd(x, y, variance=0.99):
+    """SVCCA and PWCCA as the appendix writes them, on the left singular vectors."""
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    u, rho, _ = np.linalg.svd(left_vectors(x, variance).T @ left_vectors(y, variance), full_matrices=False)
+    alignment = np.abs((left_vectors(x, variance) @ u).T @ x).sum(axis=1)
+    return rho.mean(), alignment @ rho / alignment.sum()
+
+
+def left_vectors(x, variance):
+    u, s, _ = np.linalg.svd(x, full_matrices=False)
+    s = s[s > 1e-7 * s[0]]
+    share = np.cumsum(s**2) / np.sum(s**2)
+    return u[:, : len(s) if variance == 1 else int(np.argmax(share >= variance)) + 1]
+
+
+def cka_by_gram(x, y):
+    n = len(x)
+    h = np.eye(n) - 1 / n
+    k, m = h @ (x - x.mean(axis=0)) @ (x - x.mean(axis=0)).T @ h, h @ (y - y.mean(axis=0)) @ (y - y.mean(axis=0)).T @ h
+    return np.sum(k * m) / np.sqrt(np.sum(k * k) * np.sum(m * m))
+
+
+def cka_by_unbiased_hsic(x, y):
+    def hsic(k, m):
+        n, one = len(k), np.ones(len(k))
+        k, m = k - np.diag(np.diag(k)), m - np.diag(np.diag(m))
+        middle = (one @ k @ one) * (one @ m @ one) / ((n - 1) * (n - 2))
+        return (np.trace(k @ m) + middle - 2 / (n - 2) * (one @ k @ m @ one)) / (n * (n - 3))
+
+    k, m = (x - x.mean(axis=0)) @ (x - x.mean(axis=0)).T, (y - y.mean(axis=0)) @ (y - y.mean(axis=0)).T
+    return hsic(k, m) / np.sqrt(hsic(k, k) * hsic(m, m))
+
+
+def procrustes_by_rotation(x, y):
+    width = max(x.shape[1], y.shape[1])
+    a, b = (np.pad(z - z.mean(axis=0), ((0, 0), (0, width - z.shape[1]))) for z in (x, y))
+    a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
+    rotation, _ = scipy.linalg.orthogonal_procrustes(b, a)
+    return 1 - np.linalg.norm(a - b @ rotation) ** 2 / 2
+
+
+ORACLES = {
+    "neuron": neuron_by_loop,
+    "mixed": mixed_by_lstsq,
+    "svcca": lambda x, y: cca_by_svd(x, y)[0],
+    "pwcca": lambda x, y: cca_by_svd(x, y)[1],
+    "cka": cka_by_gram,
+    "cka_debiased": cka_by_unbiased_hsic,
+    "procrustes": procrustes_by_rotation,
+}
+
+
+def layer_norm(x):
+    z = x - x.mean(axis=1, keepdims=True)
+    return z / z.std(axis=1, keepdims=True)
+
+
+def layers(kind: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two layers, 14 and 9 neurons wide, over the same words."""
+    rng = np.random.default_rng(seed)
+    n = 8 if kind == "fewer words than neurons" else 150
+    latent = rng.standard_normal((n, 6))
+    x = latent @ rng.standard_normal((6, 14)) + 0.5 * rng.standard_normal((n, 14))
+    y = np.tanh(latent) @ rng.standard_normal((6, 9)) + 0.5 * rng.standard_normal((n, 9))
+    if kind == "random":
+        x, y = rng.standard_normal(x.shape), rng.standard_normal(y.shape)
+    if kind == "rank-deficient":
+        x, y = layer_norm(x) * rng.uniform(0.5, 2, 14) + rng.standard_normal(14), latent @ rng.standard_normal((6, 9))
+    if kind == "duplicated neurons":
+        x[:, 7:] = x[:, :7]
+        y[:, 3] = -2 * y[:, 5]
+    if kind == "dead neurons":
+        x[:, [2, 9]], y[:, 0] = 0.1, 0.0
+    if kind == "huge mean":
+        x, y = x + 1e4, y - 1e4 * rng.standard_normal(9)
+    return x, y
+
+
+KINDS = [
+    "random",
+    "correlated",
+    "rank-deficient",
+    "duplicated neurons",
+    "dead neurons",
+    "huge mean",
+    "fewer words than neurons",
+]
+
+
+def moments_of(*arrays: np.ndarray) -> Moments:
+    accumulator = MomentsAccumulator([array.shape[1] for array in arrays])
+    accumulator.update(arrays)
+    return accumulator.result()
+
+
+def rotation(width: int, seed: int = 5) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((width, width)))[0]
+
+
+class TestAgainstTheFormulas:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("measure", FROM_MOMENTS)
+    def test_both_directions(self, measure, kind):
+        if measure == "pwcca" and kind == "fewer words than neurons":
+            pytest.skip("canonical correlations are 1 several times over, so the paper's weights are not unique")
+        x, y = layers(kind)
+        assert similarity(x, y, measure) == pytest.approx(ORACLES[measure](x, y), abs=1e-8)
+        assert similarity(y, x, measure) == pytest.approx(ORACLES[measure](y, x), abs=1e-8)
+
+    @pytest.mark.parametrize("scales", [(1e-20, 1e20), (1e20, 1e20), (1e-20, 1e-20)])
+    @pytest.mark.parametrize("measure", FROM_MOMENTS)
+    def test_any_scale(self, measure, scales):
+        x, y = layers("correlated")
+        assert similarity(x * scales[0], y * scales[1], measure) == pytest.approx(ORACLES[measure](x, y), abs=1e-8)
+
+    @pytest.mark.parametrize("dtype", [np.float16, np.float32])
+    @pytest.mark.parametrize("measure", FROM_MOMENTS)
+    def test_narrow_floats_are_compared_in_float64(self, measure, dtype):
+        x, y = (array.astype(dtype) for array in layers("correlated"))
+        expected = ORACLES[measure](x.astype(np.float64), y.astype(np.float64))
+        assert similarity(x, y, measure) == pytest.approx(expected, abs=1e-8)
+
+    @pytest.mark.parametrize("variance", [0.5, 0.9, 1.0])
+    def test_cca_with_another_share_of_the_variance(self, variance):
+        x, y = layers("correlated")
+        expected = cca_by_svd(x, y, variance)
+        assert similarity(x, y, "svcca", variance=variance) == pytest.approx(expected[0], abs=1e-8)
+        assert similarity(x, y, "pwcca", variance=variance) == pytest.approx(expected[1], abs=1e-8)
+
+    def test_cca_keeps_the_fewest_directions_that_reach_the_share(self):
+        x = np.kron(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 4)))[0], [[1], [-1]])
+        y = np.random.default_rng(1).standard_normal((80, 4))
+        two = cca_by_svd(x @ np.diag([1.0, 1.0, 1e-9, 1e-9]), y, variance=0.4)[0]
+        canonical = [similarity(x[:, :k], y, "svcca", variance=0.5) for k in (2, 4)]
+        assert similarity(x[:, :2], y, "svcca", variance=1.0) != pytest.approx(canonical[0], abs=1e-3)
+        assert two != pytest.approx(canonical[1], abs=1e-6) or canonical[1] > 0
+
+    def test_standardized_cca_is_cca_of_standardized_neurons(self):
+        x, y = layers("correlated")
+        x = x * np.geomspace(1e-3, 1e3, 14)
+        a, b = (z - z.mean(axis=0) for z in (x, y))
+        expected = cca_by_svd(a / a.std(axis=0), b / b.std(axis=0))
+        for measure, value in zip(("svcca", "pwcca"), expected, strict=True):
+            assert similarity(x, y, measure, standardize=True) == pytest.approx(value, abs=1e-8)
+            assert similarity(x, y, measure) != pytest.approx(value, abs=1e-3)
+
+    def test_top_k_averages_only_the_most_similar_neurons(self):
+        x, y = layers("correlated")
+        best = np.sort(np.abs(np.corrcoef(x.T, y.T)[:14, 14:]).max(axis=1))
+        assert similarity(x, y, "neuron", top_k=3) == pytest.approx(best[-3:].mean())
+        assert similarity(x, y, "neuron", top_k=14) == pytest.approx(similarity(x, y, "neuron"))
+        assert similarity(x, y, "svcca", top_k=1) > similarity(x, y, "svcca", top_k=5)
+
+    @pytest.mark.parametrize("measure", ALL)
+    def test_torch_and_numpy_give_the_same_number(self, measure):
+        x, y = layers("correlated")
+        assert similarity(torch.from_numpy(x), torch.from_numpy(y), measure) == similarity(x, y, measure)
+
+    def test_small_neurons_count_in_regressions_as_for_least_squares(self):
+        x, y = layers("correlated")
+        y = y * np.geomspace(1, 1e-8, 9)
+        assert similarity(x, y, "mixed") == pytest.approx(mixed_by_lstsq(x, y), abs=1e-7)
+        y[:, -1] *= 1e-25
+        assert similarity(x, y, "mixed") == pytest.approx(mixed_by_lstsq(x, y), abs=1e-7)
+
+    def test_float32_rounding_behind_a_layer_norm_counts_as_for_least_squares(self):
+        rng = np.random.default_rng(3)
+        y = layer_norm(rng.standard_normal((400, 64)) @ rng.standard_normal((64, 64))).astype(np.float32)
+        x = (np.tanh(y @ rng.standard_normal((64, 5))) + rng.standard_normal((400, 5))).astype(np.float32)
+        expected = mixed_by_lstsq(x.astype(np.float64), y.astype(np.float64))
+        without = mixed_by_lstsq(x.astype(np.float64), y.astype(np.float64)[:, :-1])
+        assert abs(expected - without) > 1e-4
+        assert similarity(x, y, "mixed") == pytest.approx(expected, abs=1e-6)
+
+
+class TestInvariances:
+    @pytest.mark.parametrize("measure", [m for m in ALL if m not in ("neuron", "pwcca")])
+    def test_rotation_of_either_layer(self, measure):
+        x, y = layers("correlated")
+        rotated = similarity(x @ rotation(14), y @ rotation(9), measure, **full_rank(measure))
+        # `mixed` averages over the neurons of x, so only y may be rotated there.
+        if measure == "mixed":
+            rotated = similarity(x, y @ rotation(9), measure)
+        assert rotated == pytest.approx(similarity(x, y, measure, **full_rank(measure)), abs=1e-8)
+
+    @pytest.mark.parametrize("measure", ["neuron", "mixed", "pwcca"])
+    def test_measures_of_single_neurons_see_a_rotation(self, measure):
+        x, y = layers("correlated")
+        assert similarity(x @ rotation(14), y, measure) != pytest.approx(similarity(x, y, measure), abs=1e-3)
+
+    @pytest.mark.parametrize("measure", ALL)
+    def test_shift_scale_and_order_of_neurons(self, measure):
+        x, y = layers("correlated")
+        order = np.random.default_rng(1).permutation(14)
+        changed = similarity(-3.5 * x[:, order] + 7, 0.01 * y - 2, measure)
+        assert changed == pytest.approx(similarity(x, y, measure), abs=1e-8)
+
+    @pytest.mark.parametrize("measure", ["svcca", "mixed"])
+    def test_any_invertible_map_leaves_cca_and_regression_on_it_alone(self, measure):
+        x, y = layers("correlated")
+        mixed = y @ (np.random.default_rng(2).standard_normal((9, 9)) + 2 * np.eye(9))
+        expected = similarity(x, y, measure, **full_rank(measure))
+        assert similarity(x, mixed, measure, **full_rank(measure)) == pytest.approx(expected, abs=1e-7)
+
+    @pytest.mark.parametrize("measure", ["cka", "cka_debiased", "procrustes", "neuron", "cka_rbf", "rsa", "knn"])
+    def test_other_measures_see_an_invertible_map(self, measure):
+        x, y = layers("correlated")
+        stretched = y * np.geomspace(1, 50, 9) @ rotation(9)
+        assert similarity(x, stretched, measure) != pytest.approx(similarity(x, y, measure), abs=1e-3)
+
+    @pytest.mark.parametrize("measure", ALL)
+    def test_order_of_words_matters_unless_it_is_the_same_in_both(self, measure):
+        x, y = layers("correlated")
+        order = np.random.default_rng(3).permutation(len(x))
+        assert similarity(x[order], y[order], measure) == pytest.approx(similarity(x, y, measure), abs=1e-8)
+        assert similarity(x[order], y, measure) < similarity(x, y, measure) - 0.1
+
+    @pytest.mark.parametrize("measure", ALL)
+    def test_symmetric_exactly_where_the_listing_says_so(self, measure):
+        x, y = layers("correlated")
+        forward, backward = similarity(x, y, measure), similarity(y, x, measure)
+        assert (forward == pytest.approx(backward, abs=1e-12)) == MEASURES[measure].symmetric
+
+
+def full_rank(measure: str) -> dict[str, float]:
+    return {"variance": 1.0} if measure == "svcca" else {}
+
+
+class TestOpenCases:
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("measure", ALL)
+    def test_a_layer_and_itself_have_similarity_one(self, measure, kind):
+        x, _ = layers(kind)
+        options = {"neighbours": 3} if measure == "knn" else {}
+        assert similarity(x, x.copy(), measure, **options) == 1.0
+
+    @pytest.mark.parametrize("measure", [m for m in FROM_MOMENTS if m != "cka_debiased"])
+    def test_the_formulas_themselves_come_to_one_for_equal_layers(self, measure):
+        x, _ = layers("correlated")
+        assert similarity(x, 2 * x + 1, measure) == pytest.approx(1, abs=1e-12)
+
+    @pytest.mark.parametrize("measure", ALL)
+    def test_a_layer_without_variance_is_like_nothing_but_itself(self, measure):
+        x, zero, five = layers("random")[0], np.zeros((150, 4)), np.full((150, 4), 5.0)
+        assert similarity(x, zero, measure) == pytest.approx(0, abs=0.1 if measure == "knn" else 0)
+        assert similarity(zero, x, measure) == pytest.approx(0, abs=0.1 if measure == "knn" else 0)
+        assert similarity(five, five.copy(), measure) == 1.0
+        if measure in FROM_MOMENTS:
+            assert similarity(five, zero, measure) == 0.0
+
+    def test_dead_neurons_lower_the_mean_except_against_themselves(self):
+        x, y = layers("dead neurons")
+        alive = [k for k in range(14) if k not in (2, 9)]
+        assert similarity(x, y, "neuron") == pytest.approx(similarity(x[:, alive], y, "neuron") * 12 / 14)
+        matrix = similarity_matrix(moments_of(x, x.copy(), y), "neuron")
+        np.testing.assert_array_equal(np.diag(matrix), 1)
+        assert matrix[0, 1] == 1
+
+    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("measure", ALL)
+    def test_values_are_finite_and_in_range(self, measure, kind):
+        options = {"neighbours": 3} if measure == "knn" else {}
+        for seed in range(3):
+            x, y = layers(kind, seed)
+            assert MEASURES[measure].lowest <= similarity(x, y, measure, **options) <= 1.0
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 4])
+    def test_a_handful_of_words(self, n):
+        x, y = (array[:n] for array in layers("random"))
+        for measure in set(FROM_MOMENTS) - {"cka_debiased"}:
+            assert 0 <= similarity(x, y, measure) <= 1
+
+    def test_a_nearly_singular_layer_explains_no_more_than_all(self):
+        rng = np.random.default_rng(0)
+        y = rng.standard_normal((60, 1)) + 1e-9 * rng.standard_normal((60, 20))
+        assert 0 < similarity(rng.standard_normal((60, 5)), y, "mixed") < 1
+        assert 0 < similarity(rng.standard_normal((60, 5)), y, "svcca", variance=1.0) <= 1
+
+    @pytest.mark.parametrize(("n", "biased"), [(128, 0.86), (2000, 0.28)])
+    def test_debiased_cka_of_noise_is_zero_where_cka_is_not(self, n, biased):
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal((n, 768)), rng.standard_normal((n, 768))
+        assert similarity(x, y, "cka") == pytest.approx(biased, abs=0.01)
+        assert similarity(x, y, "cka_debiased") == pytest.approx(0, abs=0.01)
+
+
+class TestManyLayers:
+    def test_matrix_equals_pairwise_values_for_all_measures_at_once(self):
+        x, y = layers("correlated")
+        z = np.tanh(x[:, :5])
+        matrices = similarity_matrices(moments_of(x, y, z), FROM_MOMENTS)
+        for measure, matrix in matrices.items():
+            for i, a in enumerate((x, y, z)):
+                for j, b in enumerate((x, y, z)):
+                    assert matrix[i, j] == pytest.approx(similarity(a, b, measure), abs=1e-12), measure
+
+    @pytest.mark.parametrize("measure", FROM_MOMENTS)
+    def test_streamed_merged_and_reduced_moments_give_the_same_values(self, measure):
+        x, y = layers("correlated")
+        joint = np.hstack([x, y])
+        accumulator = MomentsAccumulator([14, 9])
+        for block in np.array_split(joint, 8):
+            accumulator.update(block)
+        a, b = moments_of(x[:60], y[:60]), moments_of(x[60:], y[60:])
+        expected = similarity_matrix(moments_of(x, y), measure)
+        np.testing.assert_allclose(similarity_matrix(accumulator.result(), measure), expected, rtol=1e-10)
+        np.testing.assert_allclose(similarity_matrix(merge(a, b), measure), expected, rtol=1e-10)
+        rest = similarity_matrix(subtract(merge(a, b), a), measure)
+        np.testing.assert_allclose(rest, similarity_matrix(b, measure), rtol=1e-10)
+
+    def test_pairs_that_were_not_accumulated_are_missing(self):
+        x, y = layers("correlated")
+        accumulator = MomentsAccumulator([14, 9, 14], pairs=[(0, 1)])
+        accumulator.update([x, y, None])
+        matrix = similarity_matrix(accumulator.result(), "cka")
+        assert matrix[0, 1] == pytest.approx(similarity(x, y, "cka"))
+        assert np.isnan(matrix[2]).all()
+
+
+class TestMessages:
+    def test_unknown_measure(self):
+        with pytest.raises(SettingError, match="Unknown measure ckas; expected one of neuron, mixed"):
+            similarity(np.eye(3), np.eye(3), "ckas")
+
+    def test_option_of_another_measure(self):
+        with pytest.raises(SettingError, match="cka has no option top_k; expected none"):
+            similarity(np.eye(3), np.eye(3), "cka", top_k=2)
+
+    def test_measure_that_moments_cannot_give(self):
+        with pytest.raises(SettingError, match="rsa cannot be had from moments"):
+            similarity_matrix(moments_of(*layers("random")), "rsa")
+
+    def test_different_words(self):
+        with pytest.raises(DataError, match="3 and 4 words; expected the same words"):
+            similarity(np.eye(3), np.eye(4))
+
+    def test_not_a_matrix(self):
+        with pytest.raises(DataError, match=r"The second array has shape \(3,\); expected words × neurons"):
+            similarity(np.eye(3), np.ones(3))
+
+    def test_not_a_number(self):
+        with pytest.raises(DataError, match=r"The first array holds nan at word 1 \(row\), layer 0, neuron 0"):
+            similarity(np.array([[1.0], [np.nan]]), np.ones((2, 1)))
+
+    def test_too_few_words_for_the_unbiased_estimate(self):
+        with pytest.raises(DataError, match="Found 3 words; expected at least 4 for cka_debiased"):
+            similarity(np.eye(3), np.ones((3, 1)), "cka_debiased")
+
+    @pytest.mark.parametrize("options", [{"top_k": 0}, {"top_k": 99}])
+    def test_top_k_out_of_range(self, options):
+        with pytest.raises(SettingError, match="top_k is"):
+            similarity(*layers("random"), "neuron", **options)
+
+    @pytest.mark.parametrize("variance", [0, 1.1, np.nan])
+    def test_variance_out_of_range(self, variance):
+        with pytest.raises(SettingError, match="expected a share"):
+            similarity(*layers("random"), "svcca", variance=variance)
