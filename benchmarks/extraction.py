@@ -22,11 +22,9 @@ from residuum.models import Model, load_model
 
 
 def main() -> None:
-    alone = [in_fresh_process(__file__, "times") for _ in range(3)]
-    ratio = min(run["extract"] / run["bare"] for run in alone)
-    single = min(run["extract"] / run["single"] for run in alone)
-    times = {key: min(run[key] for run in alone) for key in ("bare", "single", "extract")}
-    print("   " + ", ".join(f"{key} {value:.2f} s" for key, value in times.items()))
+    times = in_fresh_process(__file__, "times")
+    print("   " + ", ".join(f"{key} {times[key]:.2f} s" for key in ("bare", "single", "extract")), flush=True)
+    ratio, single = times["extract"] / times["bare"], times["extract"] / times["single"]
     small, large = (in_fresh_process(__file__, "memory", minilm(), copies)["peak_mb"] for copies in (1, 10))
     print(f"   peak {small:.0f} MB for 21,000 words, {large:.0f} MB for 210,000 words")
     holds = [
@@ -49,11 +47,14 @@ def measure_times() -> None:
     extraction = Extraction(model, corpus, list(range(model.n_layers + 1)), Settings())
     prepared = prepare(extraction)
     sentences = [[window] for batch in prepared for window in batch]
-    bare = seconds(lambda: [extraction._forward(batch) for batch in prepared])
-    single = seconds(lambda: [extraction._forward(batch) for batch in sentences], repeats=1)
     with tempfile.TemporaryDirectory() as folder:
-        full = seconds(lambda: extract(model, corpus, Path(folder) / "acts", fresh=True, progress=False))
-    report(bare=bare, single=single, extract=full)
+        works = {
+            "bare": lambda: [extraction._forward(batch) for batch in prepared],
+            "extract": lambda: extract(model, corpus, Path(folder) / "acts", fresh=True, progress=False),
+        }
+        rounds = [{name: seconds(work, repeats=1) for name, work in works.items()} for _ in range(5)]
+    best = {name: min(times[name] for times in rounds) for name in works}
+    report(**best, single=seconds(lambda: [extraction._forward(batch) for batch in sentences], repeats=1))
 
 
 def prepare(extraction: Extraction) -> list[list]:

@@ -28,7 +28,8 @@ def run_tasks(task: Callable[..., Result], arguments: Iterable[tuple[Any, ...]],
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-        yield from Parallel(return_as="generator")(delayed(task)(*a) for a in arguments)
+        results: Any = Parallel(return_as="generator")(delayed(task)(*a) for a in arguments)
+        yield from results
 
 
 def worker_count(workers: int | None) -> int:

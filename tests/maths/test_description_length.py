@@ -48,5 +48,7 @@ def test_bad_input_is_explained():
         description_lengths(X, TARGETS, probes, rng, fractions=(0.1, 0.5))
     with pytest.raises(DataError, match="2999 words came with 3000 labels"):
         description_lengths(X[1:], TARGETS, probes, rng)
+    with pytest.raises(SettingError, match="asks for 'pos'"):
+        description_lengths(X, TARGETS, [Probe("pos")], rng)
     with pytest.raises(DataError, match="no classes"):
         description_lengths(X, {"learnable": number_target(X[:, 0])}, probes, rng)

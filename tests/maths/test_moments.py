@@ -250,7 +250,9 @@ class TestMessages:
         with pytest.raises(DataError, match="word 3 .* layer 2, neuron 1"):
             accumulate(x)
 
-    @pytest.mark.parametrize("block", [np.ones((4, 9)), np.ones(10), [np.ones((4, 3)), np.ones((5, 5)), np.ones((4, 2))]])
+    @pytest.mark.parametrize(
+        "block", [np.ones((4, 9)), np.ones(10), [np.ones((4, 3)), np.ones((5, 5)), np.ones((4, 2))]]
+    )
     def test_a_block_of_another_shape(self, block):
         with pytest.raises(DataError, match="expected words × neurons"):
             accumulate(block)
@@ -280,7 +282,7 @@ class TestMessages:
 
     def test_settings_that_cannot_be_used(self):
         with pytest.raises(SettingError, match="float16"):
-            MomentsAccumulator(WIDTHS, products="float16")  # pyright: ignore[reportArgumentType]
+            MomentsAccumulator(WIDTHS, products="float16")
         with pytest.raises(SettingError, match=r"Pairs of layers \[\(0, 9\)\]"):
             MomentsAccumulator(WIDTHS, pairs=[(0, 9)])
         with pytest.raises(SettingError, match="widths"):

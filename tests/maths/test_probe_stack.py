@@ -63,7 +63,7 @@ def test_against_autograd_and_adam_one_probe_at_a_time(penalty):
 
 
 def test_a_weight_of_zero_norm_gets_no_gradient_from_the_published_penalty():
-    probe = StackedProbe("tag", 2, 4, l1=0.0, l2=1.0)
+    probe = StackedProbe("tag", 2, 4, l1=0.0, l2=100.0)
     zeros = np.zeros((4, WIDTH), np.float32)
     stack = ProbeStack([probe], VIEWS, [zeros], [zeros[:, 0]], learning_rate=0.01, penalty="published")
     x, targets = next(batches())

@@ -1,10 +1,19 @@
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import ShardedFeatures
-from residuum.maths.probing import Probe, Recipe, battery_bytes, predict_probes, train_probes
+from residuum.maths.probing import (
+    Probe,
+    Recipe,
+    battery_bytes,
+    initial_parameters,
+    predict_probes,
+    train_probes,
+    word_order,
+)
 from residuum.maths.targets import Target, class_target, control_task, number_target
 
 FULL_BATCH = Recipe(epochs=5000, batch_size=10_000, learning_rate=1e-3)
@@ -54,6 +63,32 @@ def test_regression_against_sklearn_ridge_at_convergence():
     ridge = Ridge(alpha=0.1 * len(x)).fit(x, y)
     np.testing.assert_allclose(probe.weight[0], ridge.coef_, atol=2e-3)
     assert probe.bias[0] == pytest.approx(ridge.intercept_, abs=2e-3)
+
+
+def straightforward_loop(x, values, n_classes, probe, recipe):
+    """What everybody writes: a linear layer, cross-entropy, the penalty, autograd, Adam; one probe."""
+    columns = slice(None) if probe.neurons is None else probe.neurons
+    features, truth = torch.from_numpy(x[:, columns]), torch.from_numpy(values)
+    start = initial_parameters(probe.seed, n_classes, features.shape[1])
+    weight, bias = (torch.tensor(part, requires_grad=True) for part in start)
+    optimiser = torch.optim.Adam([weight, bias], lr=recipe.learning_rate)
+    for epoch in range(recipe.epochs):
+        for rows in torch.from_numpy(word_order(probe.seed, epoch, len(x))).split(recipe.batch_size):
+            loss = torch.nn.functional.cross_entropy(features[rows] @ weight.T + bias, truth[rows])
+            optimiser.zero_grad()
+            (loss + probe.l1 * weight.abs().sum() + probe.l2 * weight.pow(2).sum()).backward()
+            optimiser.step()
+    return weight.detach().numpy(), bias.detach().numpy()
+
+
+def test_against_the_straightforward_loop_over_whole_epochs():
+    x, target = tagged_words()
+    probes = [Probe("tag"), Probe("tag", slice(5, 15), 1e-3, 1e-2, seed=2), Probe("tag", np.array([7, 0, 3]))]
+    recipe = Recipe(epochs=4)
+    for probe, trained in zip(probes, train_probes(x, {"tag": target}, probes, recipe), strict=True):
+        weight, bias = straightforward_loop(x, target.values, 4, probe, recipe)
+        np.testing.assert_allclose(trained.weight, weight, atol=1e-5)
+        np.testing.assert_allclose(trained.bias, bias, atol=1e-5)
 
 
 def mixed_battery():

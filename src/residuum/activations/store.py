@@ -141,9 +141,13 @@ class ActivationStore:
         """What became of the corpus' words."""
         return sum((Audit(**shard.audit) for shard in self.manifest.shards), Audit())
 
-    @cached_property
+    @property
     def sentences(self) -> list[list[str]]:
         """The words of every sentence, as they were read."""
+        return self._sentences
+
+    @cached_property
+    def _sentences(self) -> list[list[str]]:
         return [record["words"] for record in read_words(self.path, self.manifest)]
 
     @cached_property
@@ -366,7 +370,8 @@ class StoreWriter:
         differences = found.differences(manifest)
         if differences:
             raise StoreError(
-                f"{self.path} holds other activations ({'; '.join(differences)}); choose another folder or pass --fresh."
+                f"{self.path} holds other activations ({'; '.join(differences)}); "
+                "choose another folder or pass --fresh."
             )
         return found
 

@@ -103,7 +103,7 @@ def compare(
     `null` adds each value's counterpart under permuted words. `max_memory` (bytes) trades memory for passes over the
     words. `options` are those of the measures (`top_k`, `variance`, …).
     """
-    chosen = _chosen_measures(measures)
+    chosen = chosen_measures(measures)
     activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
     chosen, left_out = _possible_measures(chosen, measures, activations)
     config = {
@@ -161,7 +161,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
         "words": words,
         "layers": len(plan.widths),
         "groups": len(plan.groups),
-        **({"dead neurons": int(layers["constant"].sum())} if dead is not None else {}),
+        **({"dead neurons": sum(dead)} if dead is not None else {}),
         **({"words sampled": len(side.sample[0])} if plan.of("arrays") else {}),
         **({"uniform attention rows": uniform} if has_attention else {}),
         **({"left out": left_out} if left_out else {}),
@@ -170,7 +170,8 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
     return Run(command="compare", config=config, summary=summary, tables=tables)
 
 
-def _chosen_measures(measures: str | Sequence[str]) -> list[str]:
+def chosen_measures(measures: str | Sequence[str]) -> list[str]:
+    """The names of the measures that are asked for, sets such as `paper` spelled out."""
     names = measures.split(",") if isinstance(measures, str) else list(measures)
     chosen = [name.strip() for one in names for name in SETS.get(one.strip(), (one,))]
     unknown = [name for name in chosen if name not in MEASURES]
@@ -189,7 +190,7 @@ def _possible_measures(
     if not without or not set(chosen) & set(ATTENTION):
         return chosen, ""
     if asked != "all":
-        raise SettingError(f"{without[0]} holds no attention; extract it with --attention, or leave {ATTENTION[0]} out.")
+        raise SettingError(f"{without[0]} holds no attention; extract it with --attention.")
     return [m for m in chosen if m not in ATTENTION], f"attention measures ({', '.join(without)} without attention)"
 
 

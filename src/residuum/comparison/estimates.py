@@ -41,7 +41,7 @@ class Estimate:
     """A quantity over layers (a matrix or a curve), without each group in turn, and under the null."""
 
     value: Float[np.ndarray, "*shape"]
-    left_out: Float[np.ndarray, "group *shape"]
+    left_out: Float[np.ndarray, " group *shape"]
     null: Float[np.ndarray, "*shape"] | None = None
 
 
@@ -114,7 +114,7 @@ def moment_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate
     return values, dead
 
 
-def array_estimates(plan: Plan, sample: list[Float[np.ndarray, "word neuron"]], sizes: list[int]) -> dict[str, Estimate]:
+def array_estimates(plan: Plan, sample: list[np.ndarray], sizes: list[int]) -> dict[str, Estimate]:
     """The measures that need the activations themselves, on the sampled words (`sizes` of them in each group)."""
     estimates = {}
     group = np.repeat(np.arange(len(sizes)), sizes)
@@ -122,7 +122,8 @@ def array_estimates(plan: Plan, sample: list[Float[np.ndarray, "word neuron"]], 
     for measure in plan.of("arrays"):
         options = plan.options_for([measure])
         compute = partial(array_similarity_matrix, measure=measure, **options)
-        left_out = [compute([layer[group != g] for layer in sample]) for g in range(len(sizes))] if plan.intervals else []
+        removed = range(len(sizes)) if plan.intervals else ()
+        left_out = [compute([layer[group != g] for layer in sample]) for g in removed]
         null = _array_null(sample, order, measure, options) if plan.null else None
         estimates[measure] = Estimate(compute(sample), _stack(left_out, len(sample)), null)
     return estimates
@@ -235,7 +236,7 @@ def _empty(plan: Plan) -> Estimate:
 
 def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], null: np.ndarray | None) -> None:
     """Write what a pass found into the whole."""
-    for i, j in (both for i, j in pairs for both in ((i, j), (j, i))):
+    for i, j in {*pairs, *((j, i) for i, j in pairs)}:
         estimate.value[i, j] = matrices[0][i, j]
         estimate.left_out[:, i, j] = [matrix[i, j] for matrix in matrices[1:]]
         if null is not None and estimate.null is not None:

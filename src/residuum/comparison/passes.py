@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -29,19 +30,42 @@ class Activations(Protocol):
     """What is compared: a store, or a model that is read while it is needed."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
     @property
-    def layers(self) -> list[int]: ...
+    def layers(self) -> list[int]:
+        """The layers that can be read, by their number in the model."""
+        ...
+
     @property
-    def widths(self) -> list[int]: ...
+    def widths(self) -> list[int]:
+        """The number of neurons of each layer."""
+        ...
+
     @property
-    def n_heads(self) -> int: ...
+    def n_heads(self) -> int:
+        """The number of attention heads of each block; 0 without attention."""
+        ...
+
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str:
+        """What a row is: `word` or `sentence`."""
+        ...
+
     @property
-    def sentences(self) -> list[list[str]]: ...
-    def read(self, first: int, stop: int) -> Block: ...
-    def read_attention(self, first: int, stop: int) -> list[list[np.ndarray]]: ...
+    def sentences(self) -> list[list[str]]:
+        """The words of every sentence."""
+        ...
+
+    def read(self, first: int, stop: int) -> Block:
+        """All layers of sentences first … stop − 1."""
+        ...
+
+    def read_attention(self, first: int, stop: int) -> list[list[np.ndarray]]:
+        """Attention in these sentences: for each a list over blocks of heads × words × words."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +102,7 @@ def cut_into_groups(sentences: Sequence[Sequence[str]], n_groups: int) -> list[G
     targets = ends[-1] * np.arange(1, n_groups) / n_groups
     cuts = sorted({0, len(ends), *(np.searchsorted(ends, targets) + 1).tolist()})
     words = np.concatenate([[0], ends])
-    runs = [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if words[b] > words[a]]
+    runs = [(a, b) for a, b in pairwise(cuts) if words[b] > words[a]]
     return [Group(i, a, b, int(words[b] - words[a])) for i, (a, b) in enumerate(runs)]
 
 
@@ -163,7 +187,7 @@ def merge_sides(sides: Sequence[Side]) -> Side:
 def _pieces(
     sources: Sequence[Activations], group: Group
 ) -> Iterator[tuple[list[Float[np.ndarray, "word neuron"]], Int[np.ndarray, "word 2"]]]:
-    """A group's words in all layers of all models, some sentences at a time; words that one model lacks are left out."""
+    """A group's words in all layers of all models, some sentences at a time; words that a model lacks are left out."""
     for first, stop in _ranges(sources[0].sentences, group):
         blocks = _common_words([source.read(first, stop) for source in sources])
         if len(blocks[0].places):

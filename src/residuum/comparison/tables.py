@@ -63,7 +63,7 @@ def curve_table(plan: Plan, estimates: dict[str, Estimate], context: Estimate | 
     if context is not None:
         parts.append(_curve(plan, "context_specificity", "cosine", context, layer_labels(plan)))
     columns = ["model", "layer", "curve", "measure", "value", "low", "high"]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=pd.Index(columns))
 
 
 def layer_table(plan: Plan, dead: list[int] | None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import BLOCK
-from residuum.maths.probing import Probe, Recipe, TrainedProbe, fit
+from residuum.maths.probing import Probe, Recipe, TrainedProbe, check_battery, fit
 from residuum.maths.targets import Target
 
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -63,6 +63,7 @@ def _check(
 ) -> None:
     if not fractions or fractions[-1] != 1 or min(fractions) <= 0 or list(fractions) != sorted(set(fractions)):
         raise SettingError(f"The fractions are {list(fractions)}; they must grow from above 0 to exactly 1.")
+    check_battery(x, targets, probes)
     for probe in probes:
         target = targets[probe.target]
         if target.n_classes < 2:

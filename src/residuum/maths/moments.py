@@ -44,7 +44,7 @@ class MomentsAccumulator:
         widths: Sequence[int],
         *,
         pairs: Iterable[Pair] | None = None,
-        products: Literal["float64", "float32"] = "float64",
+        products: str = "float64",
     ) -> None:
         if products not in ("float64", "float32"):
             raise SettingError(f"products is {products!r}; expected 'float64' or 'float32'.")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.optim.adam import adam
 
 Columns = slice | Int[np.ndarray, " _"]
 
@@ -74,14 +75,13 @@ class ProbeStack:
         penalty: str,
     ):
         self._views = [view if isinstance(view, slice) else torch.from_numpy(view) for view in views]
-        self._penalty = penalty
+        self._penalty, self._learning_rate = penalty, learning_rate
         self._places = sorted(range(len(probes)), key=lambda i: (probes[i].n_classes, probes[i].view))
         ordered = [probes[i] for i in self._places]
         initial = [torch.from_numpy(weights[i]) for i in self._places]
         self._allocate(ordered, initial, [torch.from_numpy(biases[i]) for i in self._places])
         self._segments = self._make_segments(ordered, [len(weight[0]) for weight in initial])
         self._families = _make_families(ordered)
-        self._optimiser = torch.optim.Adam([self._parameters], lr=learning_rate, fused=True)
 
     @torch.no_grad()
     def step(self, x: Float[Tensor, "word neuron"], targets: Mapping[str, Tensor]) -> None:
@@ -94,7 +94,7 @@ class ProbeStack:
             _penalty_gradient(segment, self._penalty)
             segment.gradient.addmm_(error[segment.rows], views[segment.view], alpha=1 / len(x))
         torch.mean(error, dim=1, out=self._bias_gradient)
-        self._optimiser.step()
+        self._adam_step()
 
     def trained(self) -> list[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, " _"]]]:
         """Weight and bias of each probe, in the order in which the probes were given."""
@@ -108,7 +108,8 @@ class ProbeStack:
         self._rows = [probe.n_rows for probe in ordered]
         self._parameters = torch.cat([part.reshape(-1) for part in (*weights, *biases)]).float()
         self._gradients = torch.zeros_like(self._parameters)
-        self._parameters.grad = self._gradients
+        self._first, self._second = torch.zeros_like(self._parameters), torch.zeros_like(self._parameters)
+        self._steps = torch.zeros(())
         n_rows = sum(self._rows)
         self._bias, self._bias_gradient = self._parameters[-n_rows:], self._gradients[-n_rows:]
 
@@ -138,6 +139,25 @@ class ProbeStack:
             bias = self._bias[segment.rows, None]
             torch.addmm(bias, segment.weight, views[segment.view].T, out=predictions[segment.rows])
         return predictions
+
+    def _adam_step(self) -> None:
+        # torch.optim.Adam does the same, but first imports the compiler: two seconds in every short run.
+        adam(
+            [self._parameters],
+            [self._gradients],
+            [self._first],
+            [self._second],
+            max_exp_avg_sqs=[],
+            state_steps=[self._steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def _rows_of_probes(self) -> list[tuple[int, slice, _Segment]]:
         stops = np.cumsum(self._rows).tolist()
@@ -186,6 +206,6 @@ def _penalty_gradient(segment: _Segment, penalty: str) -> None:
     if penalty == "squared":
         segment.gradient.addcmul_(segment.weight, segment.l2, value=2)
     else:
-        norms = segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)
+        norms = segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(1e-30)
         per_row = norms.repeat_interleave(len(segment.l2) // segment.n_probes)[:, None]
         segment.gradient.addcmul_(segment.weight, segment.l2 / per_row)

@@ -118,7 +118,7 @@ def train_probes(
     Minimises mean cross-entropy (squared error without classes) + λ1‖θ‖₁ + λ2‖θ‖₂², biases not penalised.
     `targets` hold one value per word for every name that a probe asks for.
     """
-    _check_battery(features, targets, probes)
+    check_battery(features, targets, probes)
     for name in {probe.target for probe in probes}:
         _check_target(name, targets[name], features.shape[0])
     return fit(features, targets, probes, recipe or Recipe())
@@ -153,6 +153,20 @@ def predict_probes(trained: Sequence[TrainedProbe], features: Features) -> list[
     return [np.concatenate(predictions) for predictions in found]
 
 
+def initial_parameters(
+    seed: int, n_rows: int, width: int
+) -> tuple[Float[np.ndarray, "row neuron"], Float[np.ndarray, " row"]]:
+    """Weight and bias with which a probe starts: uniform on ±1/√width, as in a fresh linear layer of torch."""
+    uniform = np.random.default_rng([seed, 0]).uniform(-1, 1, (n_rows, width + 1)) / np.sqrt(width)
+    weight, bias = np.split(uniform.astype(np.float32), [width], axis=1)
+    return np.ascontiguousarray(weight), bias[:, 0].copy()
+
+
+def word_order(seed: int, epoch: int, n_words: int, window: int = 0) -> Int[np.ndarray, " word"]:
+    """The order in which a seed's probes see the words of a window; batches are consecutive pieces of it."""
+    return np.random.default_rng([seed, 1, epoch, window]).permutation(n_words)
+
+
 def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> int:
     """Upper estimate of the memory that `train_probes` needs at its peak, known before anything is read.
 
@@ -168,6 +182,19 @@ def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Seq
         max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1) for probe in probes
     )
     return 4 * (whole * n_neurons + copied * width + 6 * weights)
+
+
+def check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:
+    """Raise an error that explains the first probe that cannot be trained on these features and targets."""
+    n_words, n_neurons = features.shape
+    if not probes or n_words == 0:
+        raise DataError(f"{len(probes)} probes and {n_words} words were given; training needs at least one of each.")
+    for probe in probes:
+        if probe.target not in targets:
+            raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
+        if probe.l1 < 0 or probe.l2 < 0 or probe.seed < 0:
+            raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must not be negative.")
+        _check_neurons(probe.neurons, n_neurons)
 
 
 class _Battery:
@@ -195,7 +222,7 @@ class _Battery:
         size = self._recipe.batch_size
         buffer = np.empty((size, window.x.shape[1]), np.float32)
         for seed, stack in self._stacks.items():
-            order = np.random.default_rng([seed, 1, epoch, number]).permutation(len(window.x))
+            order = word_order(seed, epoch, len(window.x), number)
             for start in range(0, len(order), size):
                 rows = order[start : start + size]
                 batch = self._batch(window.x, rows, buffer)
@@ -231,18 +258,11 @@ class _Battery:
             StackedProbe(probe.target, places[key], n_classes, probe.l1, probe.l2)
             for probe, key, n_classes in zip(probes, keys, classes, strict=True)
         ]
-        initial = [self._initial(probe, stack.n_rows) for probe, stack in zip(probes, stacked, strict=True)]
+        widths = [_n_columns(probe.neurons, self._n_neurons) for probe in probes]
+        initial = [initial_parameters(seed, probe.n_rows, width) for probe, width in zip(stacked, widths, strict=True)]
         weights, biases = zip(*initial, strict=True)
         recipe = self._recipe
         return ProbeStack(stacked, views, weights, biases, learning_rate=recipe.learning_rate, penalty=recipe.penalty)
-
-    def _initial(self, probe: Probe, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and biases as a fresh linear layer of torch has them: uniform on ±1/√width."""
-        width = _n_columns(probe.neurons, self._n_neurons)
-        generator = np.random.default_rng([probe.seed, 0])
-        uniform = generator.uniform(-1, 1, (n_rows, width + 1)) / np.sqrt(width)
-        uniform = uniform.astype(np.float32)
-        return np.ascontiguousarray(uniform[:, :-1]), np.ascontiguousarray(uniform[:, -1])
 
     def _view(self, neurons: Columns | None) -> Columns:
         """The columns of a probe as they stand in a batch."""
@@ -281,18 +301,6 @@ def _needed_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, 
 def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
     index = _as_index(neurons)
     return len(range(*index.indices(n_neurons))) if isinstance(index, slice) else len(index)
-
-
-def _check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:
-    n_words, n_neurons = features.shape
-    if not probes or n_words == 0:
-        raise DataError(f"{len(probes)} probes and {n_words} words were given; training needs at least one of each.")
-    for probe in probes:
-        if probe.target not in targets:
-            raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
-        if probe.l1 < 0 or probe.l2 < 0 or probe.seed < 0:
-            raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must not be negative.")
-        _check_neurons(probe.neurons, n_neurons)
 
 
 def _check_neurons(neurons: Columns | None, n_neurons: int) -> None:

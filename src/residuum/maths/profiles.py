@@ -7,8 +7,8 @@ from residuum.errors import DataError
 
 
 def localization(
-    neuron: Float[np.ndarray, "layer layer"], svcca: Float[np.ndarray, "layer layer"]
-) -> Float[np.ndarray, " layer"]:
+    neuron: Float[np.ndarray, "row column"], svcca: Float[np.ndarray, "other another"]
+) -> Float[np.ndarray, " column"]:
     """How much of what layers share sits in single neurons: column means of `neuron` minus those of `svcca`.
 
     Wu et al. (2020), section 5: higher where single neurons, rather than directions, are alike across layers.
@@ -17,7 +17,7 @@ def localization(
     return neuron.mean(axis=0) - svcca.mean(axis=0)
 
 
-def layer_average(similarity: Float[np.ndarray, "layer layer"]) -> Float[np.ndarray, " layer"]:
+def layer_average(similarity: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " column"]:
     """The mean similarity of each layer to the model's other layers; the layer itself is left out."""
     _require_square(similarity)
     n = len(similarity)
@@ -26,7 +26,7 @@ def layer_average(similarity: Float[np.ndarray, "layer layer"]) -> Float[np.ndar
     return (similarity.sum(axis=1) - np.diag(similarity)) / (n - 1)
 
 
-def adjacent_profile(similarity: Float[np.ndarray, "layer layer"]) -> Float[np.ndarray, " step"]:
+def adjacent_profile(similarity: Float[np.ndarray, "row column"]) -> Float[np.ndarray, " step"]:
     """The similarity of each layer to the next, mean of both directions: one value fewer than layers."""
     _require_square(similarity)
     return (np.diag(similarity, 1) + np.diag(similarity, -1)) / 2

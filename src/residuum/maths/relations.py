@@ -7,7 +7,6 @@ them is taken.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,8 +15,8 @@ from scipy.stats import rankdata
 from residuum.errors import DataError, SettingError
 from residuum.maths.kernels import cosines, squared_distances
 
-Distance = Literal["cosine", "correlation", "euclidean"]
-Correlation = Literal["spearman", "pearson"]
+DISTANCES = ("cosine", "correlation", "euclidean")
+CORRELATIONS = ("spearman", "pearson")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +37,8 @@ class Relations:
 def rsa(
     layers: Sequence[Float[np.ndarray, "word _"]],
     *,
-    distance: Distance = "cosine",
-    correlation: Correlation = "spearman",
+    distance: str = "cosine",
+    correlation: str = "spearman",
     sample: int = 1000,
     rng: int | np.random.Generator = 0,
 ) -> Relations:
@@ -49,10 +48,10 @@ def rsa(
     `cosine` and `euclidean` the value is invariant to rotation and scale. Distances that are all alike
     correlate 0.
     """
-    if distance not in ("cosine", "correlation", "euclidean") or correlation not in ("spearman", "pearson"):
+    if distance not in DISTANCES or correlation not in CORRELATIONS:
         raise SettingError(
-            f"Found distance {distance!r} and correlation {correlation!r}; expected 'cosine', "
-            "'correlation' or 'euclidean', and 'spearman' or 'pearson'."
+            f"Found distance {distance!r} and correlation {correlation!r}; "
+            f"expected one of {DISTANCES} and one of {CORRELATIONS}."
         )
     chosen = sample_words(len(layers[0]), sample, rng, least=3)
     matrices = [_distances(layer[chosen], distance) for layer in layers]
@@ -87,7 +86,7 @@ def sample_words(words: int, size: int, rng: int | np.random.Generator, *, least
     return np.sort(np.random.default_rng(rng).choice(words, size, replace=False)) if words > size else np.arange(words)
 
 
-def _distances(x: Float[np.ndarray, "word neuron"], distance: Distance) -> Float[np.ndarray, "word word"]:
+def _distances(x: Float[np.ndarray, "word neuron"], distance: str) -> Float[np.ndarray, "word word"]:
     if distance == "euclidean":
         return np.sqrt(squared_distances(x))
     z = x - x.mean(axis=0, dtype=np.float64)

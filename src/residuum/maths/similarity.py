@@ -126,9 +126,9 @@ def array_similarity_matrix(layers: Sequence[Any], measure: str, **options: Any)
 class MomentOptions:
     """The options of the measures from moments.
 
-    `top_k` averages only the k neurons (or canonical correlations) that are most alike; `variance` is the
-    share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before them, as
-    the code published with the paper does and the paper does not.
+    `top_k` averages only the k neurons or canonical correlations that are most alike (all if fewer);
+    `variance` is the share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1
+    before them, as the code published with the paper does and the paper does not.
     """
 
     top_k: int | None = None
@@ -265,8 +265,4 @@ def _check_options(measures: Sequence[str], options: Mapping[str, Any]) -> None:
 
 
 def _mean_of_best(values: Float[np.ndarray, " neuron"], top_k: int | None) -> float:
-    if top_k is None:
-        return float(values.mean())
-    if top_k > len(values):
-        raise SettingError(f"top_k is {top_k}, but a layer has {len(values)} neurons; expected no more than that.")
-    return float(np.sort(values)[-top_k:].mean())
+    return float(np.sort(values)[::-1][:top_k].mean())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from residuum.errors import DataError, SettingError
@@ -30,7 +31,7 @@ class Interval:
 def jackknife(
     value: Float[np.ndarray, "*shape"] | float,
     leave_one_out: Float[np.ndarray, "group ..."],
-    sizes: Sequence[float] | Float[np.ndarray, " group"] | None = None,
+    sizes: ArrayLike | None = None,
     *,
     level: float = 0.95,
     bounds: tuple[float, float] | None = None,
@@ -58,7 +59,7 @@ def jackknife(
     low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
     if bounds is not None:
         low, high = np.clip(low, *bounds), np.clip(high, *bounds)
-    return Interval(theta, np.asarray(low), np.asarray(high), np.asarray(error), np.asarray(bias))
+    return Interval(theta, np.asarray(low), np.asarray(high), error, bias)
 
 
 def bootstrap(
@@ -93,7 +94,7 @@ def bootstrap_mean(
 
 def paired_bootstrap(
     a: Float[np.ndarray, "sentence ..."],
-    b: Float[np.ndarray, "sentence ..."],
+    b: Float[np.ndarray, "other ..."],
     *,
     resamples: int = 1000,
     level: float = 0.95,
@@ -105,7 +106,7 @@ def paired_bootstrap(
 
 def paired_permutation_test(
     a: Float[np.ndarray, " sentence"],
-    b: Float[np.ndarray, " sentence"],
+    b: Float[np.ndarray, " other"],
     *,
     resamples: int = 10_000,
     rng: Rng = 0,
@@ -134,7 +135,7 @@ class Correlation:
     n: int
 
 
-def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " point"], *, level: float = 0.95) -> Correlation:
+def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, level: float = 0.95) -> Correlation:
     """Pearson's correlation with Fisher's interval tanh(artanh r ± z/√(n − 3)), which needs four points.
 
     Constant x or y have no correlation: all but n is NaN then.
@@ -159,10 +160,10 @@ def _jackknife_moments(
     changes = theta - left_out
     bias = -((1 - 1 / h) * changes).sum(axis=0)
     error = np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0))
-    return bias, error
+    return np.asarray(bias), np.asarray(error)
 
 
-def _group_ratios(sizes: Sequence[float] | np.ndarray | None, groups: int) -> Float[np.ndarray, " group"]:
+def _group_ratios(sizes: ArrayLike | None, groups: int) -> Float[np.ndarray, " group"]:
     sizes = np.ones(groups) if sizes is None else np.asarray(sizes, dtype=np.float64)
     if sizes.shape != (groups,) or not (sizes > 0).all():
         raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive ones, one for each group left out.")

@@ -1,0 +1,11 @@
+"""What ships with the package to try everything on: parallel treebanks and tasks with known truth.
+
+A small grammar draws meanings and says each in English, German, Turkish and Swahili, with a full analysis of every
+word.
+"""
+
+from residuum.samples.corpora import sample
+from residuum.samples.tasks import LANGUAGES, TASKS
+from residuum.samples.texts import sample_text
+
+__all__ = ["LANGUAGES", "TASKS", "sample", "sample_text"]

@@ -2,15 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate
 from random import Random
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 SPLITS = ("train", "dev", "test")
-# of 10 buckets: eight for training, one each for development and test
-_BUCKETS = {8: "dev", 9: "test"}
+# of five buckets: three for training, one each for development and test
+_BUCKETS = ("train", "train", "train", "dev", "test")
 
 
 class Draw:
@@ -30,12 +29,17 @@ class Draw:
 
     def weighted(self, weights: dict[str, float]) -> str:
         """One of the keys, as likely as its weight says."""
-        bounds = list(accumulate(weights.values()))
-        drawn = self._random.random() * bounds[-1]
-        return next(key for key, bound in zip(weights, bounds, strict=True) if drawn < bound)
+        assert weights
+        key = ""
+        drawn = self._random.random() * sum(weights.values())
+        for key, weight in weights.items():
+            drawn -= weight
+            if drawn < 0:
+                return key
+        return key
 
 
 def split_of(text: str) -> str:
-    """The split that a text belongs to: always the same, and in one of ten cases each not the training split."""
-    bucket = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10
-    return _BUCKETS.get(bucket, "train")
+    """The split that a text belongs to, always the same: three in five to train, one each to dev and test."""
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return _BUCKETS[number % len(_BUCKETS)]

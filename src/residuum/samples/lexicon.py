@@ -4,10 +4,13 @@ A row is one meaning with its forms in all languages. How the cells of a languag
 module of its forms (`english_forms`, `german_forms`, ...).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -127,47 +130,57 @@ class Time:
 @cache
 def nouns() -> dict[str, Noun]:
     """The nouns by key."""
-    return {row["key"]: Noun(**row | {"tags": _listed(row["tags"])}) for row in _rows("nouns")}
+    return _table("nouns", Noun, "tags")
 
 
 @cache
 def places() -> dict[str, Place]:
     """The nouns that are places, by key."""
-    return {row["key"]: Place(**row) for row in _rows("places")}
+    return _table("places", Place)
 
 
 @cache
 def names() -> dict[str, Name]:
     """The names by key."""
-    return {row["key"]: Name(**row) for row in _rows("names")}
+    return _table("names", Name)
 
 
 @cache
 def verbs() -> dict[str, Verb]:
     """The verbs by key."""
-    lists = ("aspect", "subject", "object", "place")
-    return {
-        row["key"]: Verb(**row | {name: _listed(row[name]) for name in lists})  # type: ignore[arg-type]
-        for row in _rows("verbs")
-    }
+    return _table("verbs", Verb, "aspect", "subject", "object", "place")
 
 
 @cache
 def adjectives() -> dict[str, Adjective]:
     """The adjectives by key."""
-    return {row["key"]: Adjective(**row | {"applies": _listed(row["applies"])}) for row in _rows("adjectives")}
+    return _table("adjectives", Adjective, "applies")
 
 
 @cache
 def adverbs() -> dict[str, Adverb]:
     """The adverbs by key."""
-    return {row["key"]: Adverb(**row | {"applies": _listed(row["applies"])}) for row in _rows("adverbs")}
+    return _table("adverbs", Adverb, "applies")
 
 
 @cache
 def times() -> dict[str, Time]:
     """The times by key."""
-    return {row["key"]: Time(**row | {"tenses": _listed(row["tenses"])}) for row in _rows("times")}
+    return _table("times", Time, "tenses")
+
+
+@cache
+def causes() -> tuple[dict[str, str], ...]:
+    """The rows of the table of causes and effects."""
+    return tuple(_rows("causes"))
+
+
+def _table(name: str, entry: Callable[..., Entry], *lists: str) -> dict[str, Entry]:
+    """The entries of a table by key; the cells of the columns named in `lists` hold several words."""
+    rows = (
+        {cell: tuple(value.split()) if cell in lists else value for cell, value in row.items()} for row in _rows(name)
+    )
+    return {str(row["key"]): entry(**row) for row in rows}
 
 
 def _rows(table: str) -> Iterator[dict[str, str]]:
@@ -178,7 +191,3 @@ def _rows(table: str) -> Iterator[dict[str, str]]:
     for line in lines:
         cells = ["" if cell == "-" else cell for cell in line.split("\t")]
         yield dict(zip(names, cells, strict=True))
-
-
-def _listed(cell: str) -> tuple[str, ...]:
-    return tuple(cell.split())

@@ -1,7 +1,7 @@
 """What a sentence says, without a language: clauses, their participants, and how they are linked."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Tense = Literal["past", "present", "future"]
@@ -11,6 +11,8 @@ Link = Literal["", "and", "but"]
 
 BE = "be"
 BE_AT = "be_at"
+_ENTITY_ROLES = ("subject", "object", "recipient", "ground", "place", "companion", "beneficiary")
+_WORD_ROLES = ("quality", "means", "manner", "frequency", "time", "gap")
 PRONOUNS = ("i", "we", "they")
 NUMERALS = ("two", "three", "four", "five")
 
@@ -76,17 +78,16 @@ class Meaning:
 
 def described(meaning: Meaning) -> str:
     """A meaning as one line that is equal for equal meanings only; it stands above each sentence of a treebank."""
-    link = f" {meaning.link}{'-then' if meaning.shared_subject else ''} "
-    return link.join(_described_clause(clause) for clause in meaning.clauses)
+    return _described(meaning, bare=False)
 
 
 def skeleton(meaning: Meaning) -> str:
-    """The description without what a language may leave unsaid: articles, and whether the time stands first.
+    """The description without what a language may leave unsaid: articles, number, and whether the time stands first.
 
-    Swahili has no articles, so meanings that differ in these only can have the same words.
+    Swahili has no articles, and many of its nouns have one form for both numbers; so meanings that differ in
+    these only can have the same words.
     """
-    bare = replace(meaning, clauses=tuple(_without_articles(clause) for clause in meaning.clauses))
-    return described(bare)
+    return _described(meaning, bare=True)
 
 
 def cores(meaning: Meaning) -> Iterator[str]:
@@ -110,69 +111,38 @@ def clauses(meaning: Meaning) -> Iterator[Clause]:
             yield entity.relative
 
 
-def _described_clause(clause: Clause) -> str:
+def _described(meaning: Meaning, bare: bool) -> str:
+    link = f" {meaning.link}{'-then' if meaning.shared_subject else ''} "
+    return link.join(_described_clause(clause, bare) for clause in meaning.clauses)
+
+
+def _described_clause(clause: Clause, bare: bool) -> str:
     parts = [f"{clause.tense} {'not ' if clause.negated else ''}{clause.predicate}"]
-    parts += [_described_role(role, filler) for role, filler in _roles(clause) if filler]
-    flags = [name for name in ("very", "time_first") if getattr(clause, name)]
-    if clause.gap:
-        flags.append(f"gap={clause.gap}")
-    return f"({'; '.join(parts + flags)})"
+    for role in _ENTITY_ROLES:
+        if filler := getattr(clause, role):
+            members = filler if isinstance(filler, tuple) else (filler,)
+            parts.append(f"{role}={' + '.join([_described_entity(member, bare) for member in members])}")
+    parts += [f"{role}={getattr(clause, role)}" for role in _WORD_ROLES if getattr(clause, role)]
+    if clause.very:
+        parts.append("very")
+    if clause.time_first and not bare:
+        parts.append("time first")
+    return f"({'; '.join(parts)})"
 
 
-def _roles(clause: Clause) -> Iterator[tuple[str, tuple[Entity, ...] | Entity | str | None]]:
-    for role in (
-        "subject",
-        "object",
-        "recipient",
-        "quality",
-        "ground",
-        "place",
-        "companion",
-        "beneficiary",
-        "means",
-        "manner",
-        "frequency",
-        "time",
-    ):
-        yield role, getattr(clause, role)
-
-
-def _described_role(role: str, filler: tuple[Entity, ...] | Entity | str | None) -> str:
-    if isinstance(filler, Entity):
-        filler = (filler,)
-    if isinstance(filler, tuple):
-        filler = " + ".join(map(_described_entity, filler))
-    return f"{role}={filler}"
-
-
-def _described_entity(entity: Entity) -> str:
-    words = [entity.determiner, *entity.adjectives, entity.lexeme, entity.surname, entity.number]
-    text = " ".join(word for word in words if word)
+def _described_entity(entity: Entity, bare: bool) -> str:
+    words = [*entity.adjectives, entity.lexeme]
+    if entity.surname:
+        words.append(entity.surname)
+    if not (bare and entity.determiner in ("the", "a")):
+        words.insert(0, entity.determiner)
+    if not bare:
+        words.append(entity.number)
     if entity.possessor:
-        text += f" of {_described_entity(entity.possessor)}"
+        words += ["of", _described_entity(entity.possessor, bare)]
     if entity.relative:
-        text += f" such-that {_described_clause(entity.relative)}"
-    return f"[{text}]"
-
-
-def _without_articles(clause: Clause) -> Clause:
-    return replace(
-        clause,
-        time_first=False,
-        subject=tuple(map(_without_article, clause.subject)),
-        object=tuple(map(_without_article, clause.object)),
-        recipient=clause.recipient and _without_article(clause.recipient),
-        ground=clause.ground and _without_article(clause.ground),
-        place=clause.place and _without_article(clause.place),
-        companion=clause.companion and _without_article(clause.companion),
-        beneficiary=clause.beneficiary and _without_article(clause.beneficiary),
-    )
-
-
-def _without_article(entity: Entity) -> Entity:
-    relative = entity.relative and _without_articles(entity.relative)
-    determiner = "bare" if entity.determiner in ("the", "a") else entity.determiner
-    return replace(entity, determiner=determiner, relative=relative)
+        words += ["such-that", _described_clause(entity.relative, bare)]
+    return f"[{' '.join(words)}]"
 
 
 def _clause_cores(clause: Clause, subject: tuple[Entity, ...], object_: tuple[Entity, ...]) -> Iterator[str]:

@@ -7,10 +7,33 @@ from residuum.samples.draws import Draw
 from residuum.samples.meanings import NUMERALS, PRONOUNS, Entity, Number
 from residuum.samples.vocabulary import Vocabulary
 
-_RELATED = tuple("friend neighbour mother father grandmother grandfather teacher doctor guest lawyer".split())
-_OWNED = tuple("pet farm goods vehicle home letter key gift poem song story".split())
-_OWNED_PLACES = tuple("house garden office shop field hotel room restaurant workshop".split())
-_INDEFINITE_PLACES = tuple("hotel restaurant village shop house school factory church library hospital island".split())
+_RELATED = (
+    "friend",
+    "neighbour",
+    "mother",
+    "father",
+    "grandmother",
+    "grandfather",
+    "teacher",
+    "doctor",
+    "guest",
+    "lawyer",
+)
+_OWNED = ("pet", "farm", "goods", "vehicle", "home", "letter", "key", "gift", "poem", "song", "story")
+_OWNED_PLACES = ("house", "garden", "office", "shop", "field", "hotel", "room", "restaurant", "workshop")
+_INDEFINITE_PLACES = (
+    "hotel",
+    "restaurant",
+    "village",
+    "shop",
+    "house",
+    "school",
+    "factory",
+    "church",
+    "library",
+    "hospital",
+    "island",
+)
 _COLOURS = ("red", "white", "black", "green", "blue", "yellow", "brown")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from residuum.samples import lexicon, participants
 from residuum.samples.draws import Draw, split_of
@@ -14,10 +15,43 @@ FRAMES = {"t": 0.42, "i": 0.16, "m": 0.1, "l": 0.05, "e": 0.04, "d": 0.08, BE: 0
 SHAPES = {"simple": 0.62, "relative": 0.14, "linked": 0.14, "shared": 0.1}
 
 TEMPORARY = frozenset(
-    "happy sad angry hungry sick healthy tired clean dirty empty expensive cheap ripe hot cold dark".split()
+    [
+        "happy",
+        "sad",
+        "angry",
+        "hungry",
+        "sick",
+        "healthy",
+        "tired",
+        "clean",
+        "dirty",
+        "empty",
+        "expensive",
+        "cheap",
+        "ripe",
+        "hot",
+        "cold",
+        "dark",
+    ]
 )
-UNGRADED = frozenset("red white black green blue yellow brown round empty ripe rotten healthy modern".split())
-_MOMENTARY = frozenset("immediately suddenly early again".split())
+UNGRADED = frozenset(
+    {
+        "red",
+        "white",
+        "black",
+        "green",
+        "blue",
+        "yellow",
+        "brown",
+        "round",
+        "empty",
+        "ripe",
+        "rotten",
+        "healthy",
+        "modern",
+    }
+)
+_MOMENTARY = frozenset({"immediately", "suddenly", "early", "again"})
 _TENSES = {
     "once": {"past": 0.6, "future": 0.4},
     "stat": {"past": 0.5, "present": 0.5},
@@ -25,11 +59,13 @@ _TENSES = {
     "lasting": {"past": 0.4, "present": 0.6},
     "temporary": {"past": 0.45, "present": 0.4, "future": 0.15},
 }
-_COMPANIED = frozenset("go travel return swim eat work sing pray play come".split())
-_BENEFICIAL = frozenset("buy write cook sew draw build".split())
-_RIDDEN = tuple("car bus train bicycle motorcycle ship plane".split())
-_RIDES = frozenset("travel return come".split())
+_COMPANIED = frozenset({"go", "travel", "return", "swim", "eat", "work", "sing", "pray", "play", "come"})
+_BENEFICIAL = frozenset({"buy", "write", "cook", "sew", "draw", "build"})
+_RIDDEN = ("car", "bus", "train", "bicycle", "motorcycle", "ship", "plane")
+_RIDES = frozenset({"travel", "return", "come"})
 _ATTEMPTS = 10_000
+_INNER_ATTEMPTS = 100
+ANY = Freedom()
 
 
 @dataclass(frozen=True)
@@ -62,15 +98,16 @@ def sample_clause(
     tense: Tense | None = None,
     negated: bool | None = None,
     adjuncts: int = 2,
-    free: Freedom = Freedom(),
+    free: Freedom = ANY,
+    subject: tuple[Entity, ...] = (),
     fits: Callable[[Clause], bool] = lambda clause: True,
 ) -> Clause:
-    """A clause of one of the frames; a tense, a polarity, and any condition can be asked for."""
+    """A clause of one of the frames; a tense, a polarity, a subject and any condition can be asked for."""
     for _ in range(_ATTEMPTS):
         frame = source.draw.weighted(frames)
         negation = source.draw.chance(0.2) if negated is None else negated
-        clause = _bare_clause(source, frame, tense, negation, free)
-        if clause is None or not _is_sensible(clause) or not source.accepts(Meaning((clause,))):
+        clause = _bare_clause(source, frame, tense, negation, free, subject)
+        if clause is None or not is_sensible(clause) or not source.accepts(Meaning((clause,))):
             continue
         clause = _with_adjuncts(source, clause, adjuncts)
         if fits(clause):
@@ -78,13 +115,21 @@ def sample_clause(
     raise AssertionError("no clause fits; the tables allow too little")
 
 
-def sample_relative(source: Source, *, negated: bool | None = None, inner_negated: bool | None = None) -> Meaning:
+def sample_relative(
+    source: Source,
+    *,
+    tense: Tense | None = None,
+    negated: bool | None = None,
+    inner_negated: bool | None = None,
+) -> Meaning:
     """A clause whose subject or object has a relative clause."""
+    free = Freedom(pronoun=False, group=False)
     while True:
-        clause = sample_clause(source, negated=negated, adjuncts=1, free=Freedom(pronoun=False, group=False))
-        described = _with_relative(source, clause, inner_negated)
-        if described is not None and source.accepts(Meaning((described,))):
-            return Meaning((described,))
+        clause = sample_clause(source, tense=tense, negated=negated, adjuncts=1, free=free)
+        for _ in range(_INNER_ATTEMPTS):
+            described = _with_relative(source, clause, inner_negated)
+            if described is not None and source.accepts(Meaning((described,))):
+                return Meaning((described,))
 
 
 def sample_linked(
@@ -110,31 +155,32 @@ def sample_linked(
 
 def sample_shared(source: Source) -> Meaning:
     """A motion and what is done then, with one subject."""
-    draw = source.draw
     first = sample_clause(source, frames={"m": 0.7, "e": 0.3}, negated=False, adjuncts=1)
     time = "" if first.time in times_of("habit") else first.time
     first = replace(first, frequency="", manner="", means="", time=time, time_first=bool(time))
-    while True:
-        second = sample_clause(
-            source,
-            frames={"t": 0.8, "i": 0.2},
-            tense=first.tense,
-            negated=False,
-            adjuncts=0,
-            fits=lambda clause: not lexicon.verbs()[clause.predicate].is_stative and not clause.frequency,
-        )
-        both = Meaning((first, replace(second, subject=first.subject, time="")), "and", shared_subject=True)
-        verb = lexicon.verbs()[second.predicate]
-        if _may_act(source, first.subject, verb) and _is_sensible(both.clauses[1]) and source.accepts(both):
-            return replace(both, clauses=(first, replace(both.clauses[1], subject=())))
-        if draw.chance(0.02):
-            return sample_shared(source)
+    second = sample_clause(
+        source,
+        frames={"t": 0.8, "i": 0.2},
+        tense=first.tense,
+        negated=False,
+        adjuncts=0,
+        subject=first.subject,
+        fits=lambda clause: not lexicon.verbs()[clause.predicate].is_stative,
+    )
+    return Meaning((first, replace(second, subject=())), "and", shared_subject=True)
 
 
-def _bare_clause(source: Source, frame: str, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
-    """Predicate, participants, tense and polarity; None if the tense that is asked for does not fit."""
+def _bare_clause(
+    source: Source,
+    frame: str,
+    tense: Tense | None,
+    negated: bool,
+    free: Freedom,
+    subject: tuple[Entity, ...],
+) -> Clause | None:
+    """Predicate, participants, tense and polarity; None if what is asked for does not fit."""
     draw, words = source.draw, source.words
-    free = replace(free, indefinite=not negated, counted=not negated)
+    free = replace(free, indefinite=free.indefinite and not negated, counted=free.counted and not negated)
     if frame == BE:
         return _quality_clause(source, tense, negated, free)
     if frame == BE_AT:
@@ -143,16 +189,13 @@ def _bare_clause(source: Source, frame: str, tense: Tense | None, negated: bool,
         return None
     verb = lexicon.verbs()[draw.of(words.verbs[frame])]
     chosen = _tense(draw, verb.aspect[0], tense)
-    if chosen is None:
+    if chosen is None or not _may_act(source, subject, verb):
         return None
-    clause = Clause(verb.key, participants.subject(draw, words, verb.subject, free), tense=chosen, negated=negated)
-    if frame in "td":
-        clause = replace(clause, object=_objects(source, verb, negated, free))
-    if frame == "d":
-        clause = replace(clause, recipient=participants.companion(draw, words))
-    if frame in "mle":
-        clause = replace(clause, ground=participants.place(draw, words, verb.place))
-    return clause
+    subject = subject or participants.subject(draw, words, verb.subject, free)
+    objects = _objects(source, verb, negated, free) if frame in "td" else ()
+    recipient = participants.companion(draw, words) if frame == "d" else None
+    ground = participants.place(draw, words, verb.place) if frame in "mle" else None
+    return Clause(verb.key, subject, objects, recipient, ground=ground, tense=chosen, negated=negated)
 
 
 def _tense(draw: Draw, aspect: str, asked: Tense | None) -> Tense | None:
@@ -165,7 +208,7 @@ def _tense(draw: Draw, aspect: str, asked: Tense | None) -> Tense | None:
 def _objects(source: Source, verb: Verb, negated: bool, free: Freedom) -> tuple[Entity, ...]:
     """The object, now and then with another; a negated one may be indefinite (not a book: kein Buch)."""
     stative = verb.is_stative
-    freedom = replace(free, indefinite=not stative, counted=not negated and verb.frame == "t")
+    freedom = replace(free, indefinite=not stative, counted=free.counted and verb.frame == "t")
     first = participants.object_(source.draw, source.words, verb.object, freedom)
     if free.group and not negated and not first.adjectives and verb.frame == "t" and source.draw.chance(0.1):
         second = participants.another(source.draw, source.words, verb.object, first)
@@ -204,7 +247,7 @@ def _location_clause(source: Source, tense: Tense | None, negated: bool, free: F
     return Clause(BE_AT, subject, ground=participants.place(draw, words, where[tags]), tense=chosen, negated=negated)
 
 
-def _is_sensible(clause: Clause) -> bool:
+def is_sensible(clause: Clause) -> bool:
     """Whether nobody meets himself: participants differ, and nobody owns what a language would call his own.
 
     That somebody did not greet a man is odd in all languages, as it leaves open which; so this is out too.
@@ -238,6 +281,14 @@ def _with_adjuncts(source: Source, clause: Clause, at_most: int) -> Clause:
     return clause
 
 
+def with_something_more(source: Source, clause: Clause) -> Clause:
+    """The clause with one more adjunct, or as it was if the one that was drawn does not fit or is there already."""
+    role, add = source.draw.of(
+        (("time", _with_time), ("place", _with_place), ("manner", _with_manner), ("companion", _with_companion))
+    )
+    return clause if getattr(clause, role) else add(source, clause)
+
+
 def _with_time(source: Source, clause: Clause) -> Clause:
     """With a time of the tense, or as a habit where the verb may be one."""
     draw = source.draw
@@ -260,6 +311,7 @@ def _may_be_habit(clause: Clause) -> bool:
     return habitual and clause.tense == "present" and not clause.negated and not indefinite
 
 
+@cache
 def times_of(tense: str) -> tuple[str, ...]:
     """The times that fit a tense."""
     return tuple(time.key for time in lexicon.times().values() if tense in time.tenses)
@@ -377,10 +429,12 @@ def _differ(first: Clause, second: Clause) -> bool:
 
 def _may_act(source: Source, subject: tuple[Entity, ...], verb: Verb) -> bool:
     """Whether a subject that another verb has may be that of this verb."""
-    if "person" in verb.subject:
-        return True
-    nouns = source.words.nouns(verb.subject)
-    return all(
-        entity.lexeme in nouns if entity.kind == "noun" else "PER" in verb.subject and entity.kind == "name"
-        for entity in subject
-    )
+    return all(_is_among(source.words, entity, verb.subject) for entity in subject)
+
+
+def _is_among(words: Vocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
+    if entity.kind == "noun":
+        return entity.lexeme in words.nouns(tags)
+    if entity.kind == "pronoun" or lexicon.names()[entity.lexeme].type == "PER":
+        return "person" in tags or ("PER" in tags and entity.kind == "name")
+    return lexicon.names()[entity.lexeme].type in tags

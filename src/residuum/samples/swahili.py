@@ -44,7 +44,7 @@ def swahili(meaning: Meaning) -> Sentence:
     for clause in others:
         second = _follower(clause) if meaning.shared_subject else _clause(clause, _concord(clause.subject))
         second.under(main.head, "conj")
-        comma = punctuation(",", second.head) if meaning.link == "but" else None
+        comma = None if meaning.shared_subject else punctuation(",", second.head)
         link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
         words = joined(words, comma, link, second)
     words.append(punctuation(".", main.head))

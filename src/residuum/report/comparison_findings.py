@@ -1,0 +1,241 @@
+"""What a `compare` run found, in numbers, and these numbers in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from residuum.report.content import Finding
+from residuum.report.measures import main_measure, measure_term
+from residuum.report.wording import count, interval, layer_range, listed
+from residuum.results import Run
+
+SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval, and what permuted words would give; NaN where these are not known."""
+
+    value: float
+    low: float
+    high: float
+    null: float = np.nan
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """Two layers, and how alike they are."""
+
+    model_a: str
+    layer_a: int
+    model_b: str
+    layer_b: int
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class ModelProfile:
+    """One model: its layers, the mean of their layer averages, and the layer whose average is highest."""
+
+    name: str
+    layers: tuple[int, ...]
+    neurons: int
+    constant: dict[int, int] | None  # constant neurons of the layers that have some; None where they were not counted
+    repetition: float  # NaN where the model has one layer
+    top_layer: int | None
+    top_average: Estimate | None
+
+
+@dataclass(frozen=True)
+class ComparisonSummary:
+    """The numbers of a comparison that its front page speaks of."""
+
+    models: tuple[ModelProfile, ...]
+    measures: tuple[str, ...]
+    main: str
+    words: int | None
+    groups: int | None
+    sampled: int | None
+    closest: LayerPair | None
+    largest_step: LayerPair | None
+    left_out: str
+
+
+def summarise_comparison(run: Run) -> ComparisonSummary:
+    """Find what is worth saying first, all of it by one measure: CKA, or the first that was measured."""
+    similarity, curves, layers = run.tables["similarity"], run.tables["curves"], run.tables["layers"]
+    measures = tuple(dict.fromkeys(similarity["measure"]))
+    main = main_measure(measures)
+    average, step = (_curve(curves, curve, main) for curve in ("layer_average", "to_next_layer"))
+    return ComparisonSummary(
+        models=tuple(_profile(str(name), own, average) for name, own in layers.groupby("model", sort=False)),
+        measures=measures,
+        main=main,
+        words=run.summary.get("words"),
+        groups=run.summary.get("groups") if similarity["low"].notna().any() else None,
+        sampled=run.summary.get("words sampled"),
+        closest=_closest(similarity[similarity["measure"] == main]),
+        largest_step=_largest_step(step, layers),
+        left_out=str(run.summary.get("left out", "")),
+    )
+
+
+def comparison_findings(summary: ComparisonSummary) -> list[Finding]:
+    """The summary in sentences, for the front of the page."""
+    findings = [
+        Finding("Compared", _scope(summary)),
+        Finding(_closest_topic(summary), _closest_sentence(summary)),
+        Finding("Repetition", _repetition_sentences(summary)),
+        Finding("Largest step", _step_sentence(summary)),
+        Finding("Constant neurons", _constant_sentence(summary.models)),
+        Finding("Certainty", _certainty(summary)),
+        Finding("Left out", summary.left_out and f"{_capital(summary.left_out)}."),
+    ]
+    return [finding for finding in findings if finding.text]
+
+
+def _curve(curves: pd.DataFrame, curve: str, measure: str) -> pd.DataFrame:
+    return curves[(curves["curve"] == curve) & (curves["measure"] == measure)]
+
+
+def _profile(name: str, layers: pd.DataFrame, average: pd.DataFrame) -> ModelProfile:
+    own = average[average["model"] == name].dropna(subset=["value"])
+    top = own.loc[own["value"].idxmax()] if len(own) else None
+    counted = layers["constant"].notna().all()
+    return ModelProfile(
+        name=name,
+        layers=tuple(int(layer) for layer in layers["layer"]),
+        neurons=int(layers["neurons"].sum()),
+        constant=_constant(layers) if counted else None,
+        repetition=float(own["value"].mean()) if len(own) else np.nan,
+        top_layer=None if top is None else int(top["layer"]),
+        top_average=None if top is None else _estimate(top),
+    )
+
+
+def _constant(layers: pd.DataFrame) -> dict[int, int]:
+    found = layers[layers["constant"] > 0]
+    return {int(layer): int(n) for layer, n in zip(found["layer"], found["constant"], strict=True)}
+
+
+def _estimate(row: pd.Series) -> Estimate:
+    return Estimate(*(float(row.get(part, np.nan)) for part in ("value", "low", "high", "null")))
+
+
+def _closest(rows: pd.DataFrame) -> LayerPair | None:
+    """The two most alike layers of different models; of one model where there is no other."""
+    across = rows[rows["model_a"] != rows["model_b"]]
+    others = across if len(across) else rows[rows["layer_a"] != rows["layer_b"]]
+    others = others.dropna(subset=["value"])
+    if others.empty:
+        return None
+    row = others.loc[others["value"].idxmax()]
+    return LayerPair(row["model_a"], int(row["layer_a"]), row["model_b"], int(row["layer_b"]), _estimate(row))
+
+
+def _largest_step(step: pd.DataFrame, layers: pd.DataFrame) -> LayerPair | None:
+    step = step.dropna(subset=["value"])
+    if step.empty:
+        return None
+    row = step.loc[step["value"].idxmin()]
+    own = layers.loc[layers["model"] == row["model"], "layer"]
+    following = int(own[own > row["layer"]].min())
+    return LayerPair(row["model"], int(row["layer"]), row["model"], following, _estimate(row))
+
+
+def _scope(summary: ComparisonSummary) -> str:
+    models = listed([f"{model.name} ({layer_range(model.layers)})" for model in summary.models])
+    over = f" over {count(summary.words, 'word')}" if summary.words is not None else ""
+    n_layers = sum(len(model.layers) for model in summary.models)
+    return (
+        f"{count(n_layers, 'layer')} of {count(len(summary.models), 'model')} were compared{over} with "
+        f"{count(len(summary.measures), 'measure')} of similarity: {models}."
+    )
+
+
+def _closest_topic(summary: ComparisonSummary) -> str:
+    return "Most alike across models" if len(summary.models) > 1 else "Most alike"
+
+
+def _closest_sentence(summary: ComparisonSummary) -> str:
+    pair = summary.closest
+    if pair is None:
+        return ""
+    if pair.model_a == pair.model_b:
+        layers = f"Layers {pair.layer_a} and {pair.layer_b} of {pair.model_a}"
+    else:
+        layers = f"Layer {pair.layer_a} of {pair.model_a} and layer {pair.layer_b} of {pair.model_b}"
+    null = pair.estimate.null
+    chance = "" if np.isnan(null) else f" With permuted words the same two would have {null:.3f}."
+    return f"{layers} have the highest {_name(summary)}, {_with_interval(pair.estimate)}.{chance}"
+
+
+def _repetition_sentences(summary: ComparisonSummary) -> str:
+    deep = [model for model in summary.models if model.top_average is not None]
+    ranked = sorted(deep, key=lambda model: model.repetition, reverse=True)
+    if not ranked:
+        return ""
+    most = ranked[0]
+    assert most.top_average is not None
+    others = listed([f"{model.name} {model.repetition:.3f}" for model in ranked[1:]])
+    return (
+        f"{_repeats(most.name, len(ranked))} its layers have a mean {_name(summary)} of {most.repetition:.3f} with its "
+        f"other layers{f' ({others})' if others else ''}. "
+        f"Its layer {most.top_layer} repeats the others most, {_with_interval(most.top_average)}."
+    )
+
+
+def _repeats(name: str, models: int) -> str:
+    return f"{name} repeats itself most:" if models > 1 else f"In {name},"
+
+
+def _step_sentence(summary: ComparisonSummary) -> str:
+    step = summary.largest_step
+    if step is None:
+        return ""
+    where = f"layer {step.layer_a} to layer {step.layer_b} of {step.model_a}"
+    return f"Between neighbouring layers most changes from {where}: {_name(summary)} {_with_interval(step.estimate)}."
+
+
+def _constant_sentence(models: Sequence[ModelProfile]) -> str:
+    if any(model.constant is None for model in models):
+        return ""
+    total = sum(model.neurons for model in models)
+    places = [
+        f"{n:,} in layer {layer} of {model.name}" for model in models for layer, n in (model.constant or {}).items()
+    ]
+    constant = sum(sum((model.constant or {}).values()) for model in models)
+    if not constant:
+        return f"None: all {total:,} neurons vary over these words."
+    shown = listed(places if len(places) <= 4 else [*places[:3], f"more in {len(places) - 3} other layers"])
+    return f"{constant:,} of {total:,} neurons never vary over these words: {shown}."
+
+
+def _certainty(summary: ComparisonSummary) -> str:
+    sentences = []
+    if summary.groups is not None:
+        sentences.append(f"Intervals are 95 % jackknife intervals over {count(summary.groups, 'group')} of sentences.")
+    else:
+        sentences.append("No intervals were computed.")
+    if summary.sampled is not None:
+        sampled = [measure for measure in SAMPLED_MEASURES if measure in summary.measures]
+        names = ", ".join(measure_term(measure).title for measure in sampled)
+        sentences.append(f"Measured on {count(summary.sampled, 'sampled word')}: {names}.")
+    return " ".join(sentences)
+
+
+def _with_interval(estimate: Estimate) -> str:
+    bounds = interval(estimate.low, estimate.high)
+    return f"{estimate.value:.3f}" + (f" (95 % interval {bounds})" if bounds else "")
+
+
+def _name(summary: ComparisonSummary) -> str:
+    return measure_term(summary.main).title
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,68 @@
+"""What a page is made of: sections with findings, figures and tables. No HTML here, and nothing is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pandas as pd
+import plotly.graph_objects as go
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence or two for the front of the page, with the numbers in them."""
+
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One drawing, and the rows of one of the section's tables that it shows: those where all of `where` holds."""
+
+    key: str
+    label: str
+    figure: go.Figure
+    table: str
+    where: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # under which the label stands when the reader chooses
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A figure of the page. With several views the reader chooses one; equal keys in a section are chosen together."""
+
+    title: str
+    caption: str
+    views: tuple[View, ...]
+    first: str = ""  # the key that is shown at first; else the first view
+    choice: str = "Measure"
+    shape: Literal["wide", "square"] = "wide"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of a run."""
+
+    name: str
+    frame: pd.DataFrame
+    caption: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """All that is shown of one run."""
+
+    command: str
+    title: str
+    source: str  # the run's folder, if it has one
+    facts: Mapping[str, str]  # the few numbers that stand large on the front
+    findings: tuple[Finding, ...]
+    panels: tuple[Panel, ...]
+    tables: tuple[Table, ...]
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]

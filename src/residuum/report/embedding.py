@@ -1,0 +1,78 @@
+"""Tables, figures and scripts as text that is safe inside HTML."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from markupsafe import Markup
+
+EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
+DIGITS = 7  # significant; the run's own files have all
+
+
+def json_block(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">`: no `<` in it, so that nothing in the data can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def script_block(source: str) -> Markup:
+    """JavaScript for a `<script>`: an end tag or comment inside a string of it is broken up, with the same meaning."""
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    return Markup(source.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def script_hash(script: str) -> str:
+    """A script's name in a content security policy, which then lets no other script run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def table_data(frame: pd.DataFrame) -> dict[str, Any]:
+    """A table by columns: numbers as such, other values as text, and how many rows it has in all."""
+    shown = frame.head(EMBEDDED_ROWS)
+    columns = [_column(str(name), shown.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    return {"columns": columns, "rows": len(shown), "total": len(frame)}
+
+
+def figure_data(figure: go.Figure) -> dict[str, Any]:
+    """A figure's traces and layout without a size of its own: the page decides that."""
+    parts = figure.to_plotly_json()
+    layout = {key: value for key, value in parts["layout"].items() if key not in ("width", "height", "template")}
+    return {"data": _finite(parts["data"]), "layout": _finite(layout)}
+
+
+def _column(name: str, values: pd.Series) -> dict[str, Any]:
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return {"name": name, "numeric": True, "values": [_number(value) for value in values]}
+    codes, levels = pd.factorize(values.map(_text, na_action="ignore"), use_na_sentinel=True)
+    return {"name": name, "numeric": False, "values": codes.tolist(), "levels": [str(level) for level in levels]}
+
+
+def _number(value: Any) -> int | float | None:
+    if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if float(value).is_integer():
+        return int(value)
+    return float(f"{float(value):.{DIGITS}g}")
+
+
+def _text(value: Any) -> str:
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _finite(value: Any) -> Any:
+    """Plain JSON values: arrays as lists, and nothing where a number is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_finite(part) for part in value]
+    if isinstance(value, np.generic):
+        return _finite(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

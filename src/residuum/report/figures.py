@@ -1,0 +1,297 @@
+"""Drawings of similarities and curves, each from a tidy table. They can be used without a page.
+
+Colours are safe for colour-blind readers: viridis for maps, the palette of Okabe and Ito (2008) for lines, which
+differ in dash and marker too. Names from data are escaped, since plotly reads some HTML in its labels.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from residuum.errors import DataError, SettingError
+from residuum.report.measures import curve_term, main_measure, measure_term
+from residuum.report.wording import interval
+
+# Okabe and Ito's colours in the order of their contrast with white; grey stands for their black, which is lost on a
+# dark page, and their yellow is left out, since it is lost on a white one.
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00", "#56B4E9")
+DASHES = ("solid", "dash", "dot", "dashdot")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
+CELLS_WITH_NUMBERS = 16  # layers in a map up to which the numbers stand in the cells
+AXIS_LABELS = 36  # layers on an axis up to which each has its number
+NAME_WIDTH = 78  # characters of model names that a map has room for
+
+PAIR_COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "value", "low", "high", "null")
+CURVE_COLUMNS = ("model", "layer", "curve", "measure", "value", "low", "high")
+
+
+def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
+    """One measure over all layers of all models, a block for each pair of models, set apart and labelled.
+
+    `frame` is that of `compare`. A cell compares its row's layer with its column's.
+    """
+    _require_columns(frame, PAIR_COLUMNS)
+    rows = _rows(frame, "measure", measure)
+    blocks = _blocks(rows)
+    pairs = {key: block for key, block in rows.groupby(["model_a", "model_b"], sort=False)}
+    figure = go.Figure(layout=_map_layout(blocks, measure, _colour_range(rows["value"])))
+    for a in blocks:
+        for b in blocks:
+            if (a.model, b.model) in pairs:
+                figure.add_trace(_map_block(pairs[a.model, b.model], a, b, numbers=_length(blocks)))
+    return figure
+
+
+def curves(frame: pd.DataFrame, curve: str, measure: str | None = None) -> go.Figure:
+    """One curve over the layers of each model, with its intervals as bands.
+
+    `frame` is the table `curves` of `compare`. Without a measure, CKA is drawn, or the first that is there.
+    """
+    _require_columns(frame, CURVE_COLUMNS)
+    rows = _rows(frame, "curve", curve)
+    rows = _rows(rows, "measure", measure or main_measure(rows["measure"]))
+    figure = go.Figure(layout=_curve_layout(rows))
+    for place, (model, line) in enumerate(rows.groupby("model", sort=False)):
+        line = line.sort_values("layer")
+        colour = LINE_COLOURS[place % len(LINE_COLOURS)]
+        figure.add_traces([*_band(line, colour, place), _line(line, _plain(model), colour, place)])
+    return figure
+
+
+@dataclass(frozen=True)
+class Block:
+    """One model's stretch of an axis: its layers, one unit each, from `start`."""
+
+    model: str
+    layers: tuple[int, ...]
+    start: float
+
+    @property
+    def centres(self) -> list[float]:
+        """Where each layer is."""
+        return [round(self.start + 0.5 + i, 3) for i in range(len(self.layers))]
+
+    @property
+    def end(self) -> float:
+        """Where the stretch ends."""
+        return self.start + len(self.layers)
+
+
+def _require_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
+        raise DataError(
+            f"The table has no column {', '.join(missing)}; expected {', '.join(columns)}, as `compare` writes them."
+        )
+
+
+def _rows(frame: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+    rows = frame[frame[column] == value]
+    if rows.empty:
+        there = ", ".join(frame[column].unique()) or "none"
+        raise SettingError(f"The {column} {value} is not in the table; there are {there}.")
+    return rows
+
+
+def _blocks(rows: pd.DataFrame) -> list[Block]:
+    layers = rows[["model_a", "layer_a"]].drop_duplicates()
+    gap = max(0.25, len(layers) / 80)  # wide enough to see, whatever the number of layers
+    blocks, start = [], 0.0
+    for model, own in layers.groupby("model_a", sort=False):
+        blocks.append(Block(str(model), tuple(sorted(own["layer_a"])), start))
+        start = blocks[-1].end + gap
+    return blocks
+
+
+def _length(blocks: list[Block]) -> int:
+    return sum(len(block.layers) for block in blocks)
+
+
+def _colour_range(values: pd.Series) -> tuple[float, float]:
+    """From the tenth below the lowest value to the tenth above the highest, so that the colours tell most."""
+    low, high = np.floor(values.min() * 10) / 10, np.ceil(values.max() * 10 - 1e-6) / 10
+    return (float(low), float(high)) if high > low else (float(low), float(low) + 0.1)
+
+
+def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.Heatmap:
+    """One pair of models; the hover text of its cells is made here, so that a missing interval reads as missing."""
+    square = {
+        column: rows.pivot(index="layer_a", columns="layer_b", values=column).reindex(
+            index=list(a.layers), columns=list(b.layers)
+        )
+        for column in ("value", "low", "high", "null")
+    }
+    details = [
+        [
+            [layer_a, layer_b, *_beside(*(square[part].loc[layer_a, layer_b] for part in ("low", "high", "null")))]
+            for layer_b in b.layers
+        ]
+        for layer_a in a.layers
+    ]
+    return go.Heatmap(
+        x=b.centres,
+        y=a.centres,
+        z=_rounded(square["value"]),
+        customdata=details,
+        coloraxis="coloraxis",
+        hovertemplate=(
+            f"<b>{_plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{_plain(b.model)}</b>, layer %{{customdata[1]}}"
+            "<br>value <b>%{z:.3f}</b>%{customdata[2]}<extra></extra>"
+        ),
+        hoverongaps=False,
+        texttemplate="%{z:.2f}" if numbers <= CELLS_WITH_NUMBERS else None,
+        xgap=1 if numbers <= AXIS_LABELS else 0,
+        ygap=1 if numbers <= AXIS_LABELS else 0,
+    )
+
+
+def _beside(low: float, high: float, null: float) -> list[str]:
+    """What stands beside a value: its interval, and its counterpart under permuted words."""
+    parts = [f"95 % interval {interval(low, high)}"] if interval(low, high) else []
+    parts += [f"with permuted words {null:.3f}"] if not np.isnan(null) else []
+    return ["".join(f"<br>{part}" for part in parts)]
+
+
+def _rounded(square: pd.DataFrame) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else round(value, 5) for value in row] for row in square.to_numpy(dtype=float)]
+
+
+def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
+    axis = {
+        "tickvals": [centre for block in blocks for centre in _labelled(block.centres, blocks)],
+        "ticktext": [str(layer) for block in blocks for layer in _labelled(block.layers, blocks)],
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "",
+        "constrain": "domain",
+    }
+    return {
+        "template": "none",
+        "width": 720,
+        "height": 780,
+        "margin": {"l": 62, "r": 14, "t": 30, "b": 100},
+        "xaxis": {**axis, "range": [0, blocks[-1].end], "title": {"text": "layer", "standoff": 4}},
+        "yaxis": {**axis, "range": [blocks[-1].end, 0], "scaleanchor": "x"},
+        "coloraxis": {
+            "colorscale": "Viridis",
+            "cmin": colours[0],
+            "cmax": colours[1],
+            "colorbar": {
+                "title": {"text": _plain(measure_term(measure).title), "side": "bottom"},
+                "orientation": "h",
+                "thickness": 12,
+                "len": 0.7,
+                "outlinewidth": 0,
+                "yref": "container",
+                "y": 0,
+                "yanchor": "bottom",
+                "ypad": 4,
+                "nticks": 6,
+            },
+        },
+        "annotations": list(_model_names(blocks)),
+        # With these the page fits the names again when its width changes.
+        "meta": {"models": [{"name": block.model, "layers": len(block.layers)} for block in blocks]},
+    }
+
+
+def _labelled(places: Sequence[Any], blocks: list[Block]) -> Sequence[Any]:
+    """Every layer, or every second, third … where they are too many to label."""
+    return places[:: -(-_length(blocks) // AXIS_LABELS)]
+
+
+def _model_names(blocks: list[Block]) -> Iterator[dict[str, Any]]:
+    """The models above their columns and, turned, beside their rows; cut to fit, whole on hover."""
+    for block in blocks:
+        room = int(NAME_WIDTH * len(block.layers) / _length(blocks))
+        common = {
+            "text": _plain(shortened(block.model, room)),
+            "hovertext": _plain(block.model),
+            "showarrow": False,
+        }
+        middle = (block.start + block.end) / 2
+        yield {**common, "x": middle, "y": 1, "yref": "y domain", "yanchor": "bottom", "yshift": 4}
+        yield {
+            **common,
+            "x": 0,
+            "xref": "x domain",
+            "y": middle,
+            "textangle": -90,
+            "xanchor": "right",
+            "xshift": -26,
+        }
+
+
+def shortened(name: str, room: int) -> str:
+    """A name with its middle left out where it is longer than there is room."""
+    if len(name) <= room:
+        return name
+    kept = max(room - 1, 1)
+    return f"{name[: -(-kept // 2)]}…{name[len(name) - kept // 2 :]}"
+
+
+def _curve_layout(rows: pd.DataFrame) -> dict[str, Any]:
+    curve, measure = rows["curve"].iloc[0], rows["measure"].iloc[0]
+    depth = int(rows["layer"].max() - rows["layer"].min())
+    return {
+        "template": "none",
+        "height": 420,
+        "margin": {"l": 62, "r": 14, "t": 12, "b": 48},
+        "xaxis": {
+            "title": {"text": "layer", "standoff": 6},
+            "tick0": 0,
+            "dtick": max(1, -(-depth // 12)),
+            "zeroline": False,
+            "showgrid": False,
+        },
+        "yaxis": {"title": {"text": _plain(curve_term(curve).axis or measure_term(measure).title)}},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        "hovermode": "closest",
+    }
+
+
+def _band(line: pd.DataFrame, colour: str, place: int) -> list[go.Scatter]:
+    bounded = line.dropna(subset=["low", "high"])
+    if bounded.empty:
+        return []
+    layers, low, high = (bounded[column].tolist() for column in ("layer", "low", "high"))
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    band = go.Scatter(
+        x=layers + layers[::-1],
+        y=[round(value, 5) for value in high + low[::-1]],
+        fill="toself",
+        fillcolor=f"rgba({red},{green},{blue},0.2)",
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        legendgroup=str(place),
+        showlegend=False,
+    )
+    return [band]
+
+
+def _line(line: pd.DataFrame, name: str, colour: str, place: int) -> go.Scatter:
+    beside = [_beside(low, high, np.nan) for low, high in zip(line["low"], line["high"], strict=True)]
+    return go.Scatter(
+        x=line["layer"].tolist(),
+        y=[None if np.isnan(value) else round(value, 5) for value in line["value"]],
+        customdata=beside,
+        name=name,
+        mode="lines+markers",
+        line={"color": colour, "width": 2.5, "dash": DASHES[place % len(DASHES)]},
+        marker={"symbol": MARKERS[place % len(MARKERS)], "size": 8},
+        legendgroup=str(place),
+        hovertemplate=f"<b>{name}</b>, layer %{{x}}<br>value <b>%{{y:.3f}}</b>%{{customdata[0]}}<extra></extra>",
+    )
+
+
+def _plain(text: object) -> str:
+    """Text that plotly shows as it is: markup and `%{…}` of its templates mean nothing in it."""
+    return html.escape(str(text), quote=False).replace("%{", "&#37;{")

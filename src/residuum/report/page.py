@@ -1,0 +1,82 @@
+"""Sections → one HTML text, by a template, with scripts, styles and data inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from residuum.report.content import Panel, Section, Table
+from residuum.report.embedding import figure_data, json_block, script_block, script_hash, table_data
+
+SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
+
+
+def render(sections: Sequence[Section], title: str) -> str:
+    """The whole page. Whatever comes from data is escaped by the template, or embedded as JSON without `<`."""
+    loader = PackageLoader("residuum.report", "assets")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    scripts = [script_block(get_plotlyjs()), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))]
+    return environment.get_template("page.html").render(
+        title=title,
+        sections=[_section(section, f"run-{number}") for number, section in enumerate(sections, start=1)],
+        style=Markup(_asset(environment, "style.css")),
+        scripts=scripts,
+        script_hashes=" ".join(script_hash(script) for script in scripts),
+    )
+
+
+def _asset(environment: Environment, name: str) -> str:
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _section(section: Section, key: str) -> dict[str, Any]:
+    """A section as the template reads it: every part has the id by which the page's scripts find its data."""
+    table_ids = {table.name: f"{key}-table-{n}" for n, table in enumerate(section.tables, start=1)}
+    return {
+        "id": key,
+        "content": section,
+        "panels": [_panel(panel, f"{key}-figure-{n}", table_ids) for n, panel in enumerate(section.panels, start=1)],
+        "tables": [_table(table, table_ids[table.name]) for table in section.tables],
+        "settings": list(_lines(section.config)),
+        "versions": list(_lines(section.environment)),
+    }
+
+
+def _panel(panel: Panel, key: str, table_ids: Mapping[str, str]) -> dict[str, Any]:
+    views = [
+        {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": view.where}
+        | figure_data(view.figure)
+        for view in panel.views
+    ]
+    groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
+    return {"id": key, "content": panel, "groups": groups, "first": _first(panel), "data": json_block(views)}
+
+
+def _first(panel: Panel) -> str:
+    keys = [view.key for view in panel.views]
+    return panel.first if panel.first in keys else keys[0]
+
+
+def _table(table: Table, key: str) -> dict[str, Any]:
+    return {"id": key, "content": table, "data": json_block(table_data(table.frame))}
+
+
+def _lines(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Settings as (name, values), with the names of nested ones joined by dots."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            yield from _lines(value, f"{prefix}{name}.")
+        else:
+            several = isinstance(value, list | tuple)
+            yield f"{prefix}{name}", [_shown(part) for part in (value if several else [value])]
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

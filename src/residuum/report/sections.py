@@ -1,0 +1,49 @@
+"""From a run to what is shown of it. A command with figures of its own has a module beside this one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from residuum.report.comparison import comparison_section
+from residuum.report.content import Finding, Section, Table
+from residuum.report.wording import count, number
+from residuum.results import Run
+
+
+def section(run: Run, source: str = "") -> Section:
+    """What the page shows of a run; `source` says where it was read."""
+    if run.command == "compare":
+        return comparison_section(run, source)
+    return _plain_section(run, source)
+
+
+def _plain_section(run: Run, source: str) -> Section:
+    """Any command: its summary and its tables."""
+    numbers = {key: _value(value) for key, value in run.summary.items() if isinstance(value, int | float)}
+    words = {key: _value(value) for key, value in run.summary.items() if key not in numbers}
+    return Section(
+        command=run.command,
+        title=f"Results of {run.command}",
+        source=source,
+        facts=numbers,
+        findings=(Finding("Measured", _contents(run)), *(Finding(key, text) for key, text in words.items())),
+        panels=(),
+        tables=tuple(Table(name, frame) for name, frame in run.tables.items()),
+        config=run.config,
+        environment=run.environment,
+    )
+
+
+def _contents(run: Run) -> str:
+    tables = ", ".join(f"{name} ({count(len(frame), 'row')})" for name, frame in run.tables.items())
+    return f"The command {run.command} wrote {tables or 'no tables'}."
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {_value(part)}" for key, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,248 @@
+"""Premises and hypotheses whose relation is known from how the one meaning was made from the other.
+
+The hypothesis is drawn first, in the same way for every label, and the premise is made to fit; so the hypothesis alone
+tells nothing of the label. To add something to a meaning is to say more, to take something away is to say less:
+
+- entailment: the premise says more than an affirmed hypothesis, or denies more generally than a denied one
+- contradiction: the premise denies what the hypothesis says, or says what it denies, or tells the opposite
+- neutral: the premise says less than an affirmed hypothesis, denies something more special, or tells something else
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from residuum.samples import lexicon, participants
+from residuum.samples.meanings import BE, BE_AT, Clause, Entity, Link, Meaning
+from residuum.samples.participants import Freedom
+from residuum.samples.sampling import Source, is_sensible, sample_clause, with_something_more
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+_DEEDS = {"t": 0.6, "i": 0.15, "m": 0.15, "d": 0.1}
+_OPPOSITE_VERBS = {"love": "hate", "hate": "love"}
+# no two of these places are in each other
+_APART = ("kitchen", "garden", "library", "forest", "beach", "market", "church", "street", "station")
+_DETAILS = {"time": "", "place": None, "manner": "", "companion": None, "beneficiary": None, "means": "", "very": False}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A premise, a hypothesis, and how they relate."""
+
+    premise: Meaning
+    hypothesis: Meaning
+    label: str
+
+
+def sample_pair(source: Source, label: str) -> Pair:
+    """A premise and a hypothesis that relate as the label says."""
+    while True:
+        hypothesis = _sample_hypothesis(source)
+        premise = _premise(source, hypothesis, label)
+        if premise is None or premise == hypothesis or not is_sensible(premise):
+            continue
+        meaning = _embedded(source, premise, hypothesis) if source.draw.chance(0.25) else Meaning((premise,))
+        if source.accepts(meaning):
+            return Pair(meaning, Meaning((hypothesis,)), label)
+
+
+def _sample_hypothesis(source: Source) -> Clause:
+    """A clause about somebody or something definite, without habits; some denied, some more general."""
+    clause = sample_clause(
+        source,
+        negated=source.draw.chance(0.4),
+        free=Freedom(indefinite=False, counted=False),
+        fits=_is_plain,
+    )
+    general = _generalised_object(clause)
+    if general and source.draw.chance(0.5) and source.accepts(Meaning((general,))):
+        return general
+    return clause
+
+
+def _is_plain(clause: Clause) -> bool:
+    """Whether it tells no habit, and no time that the present implies (is working, is working now)."""
+    return not clause.frequency and not (clause.time and clause.tense == "present")
+
+
+def _premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
+    """A premise by one of the ways that give the label; None if the one that was drawn cannot be gone."""
+    said = replace(hypothesis, negated=False)
+    ways: dict[tuple[str, bool], list[Callable[[], Clause | None]]] = {
+        ("entailment", False): [lambda: _more(source, said), lambda: _hyponym(source, said)],
+        ("entailment", True): [
+            lambda: _deny(_less(source, said, in_scope=True)),
+            lambda: _opposite(source, said),
+        ],
+        ("neutral", False): [
+            lambda: _less(source, said),
+            lambda: _deny(_more(source, said, in_scope=True)),
+            lambda: _generalised_object(said),
+            lambda: _something_else(source, said),
+        ],
+        ("neutral", True): [
+            lambda: _deny(_more(source, said, in_scope=True)),
+            lambda: _less(source, said, in_scope=True),
+            lambda: _something_else(source, said),
+        ],
+        ("contradiction", False): [
+            lambda: _deny(source.draw.of([said, *_generalisations(said)])),
+            lambda: _opposite(source, said),
+        ],
+        ("contradiction", True): [lambda: _more(source, said), lambda: said],
+    }
+    return source.draw.of(ways[label, hypothesis.negated])()
+
+
+def _more(source: Source, clause: Clause, in_scope: bool = False) -> Clause | None:
+    """The clause with an adjunct, an adjective or another participant more.
+
+    `in_scope` is for clauses that will be denied: what is added must be what the denial is about. Not to see the old
+    man is not to see the man, and that Ali and Anna did not come is that Ali did not come.
+    """
+    draw = source.draw
+    way = draw.of(("adjunct", "adjunct", "adjective", "participant"))
+    if way == "adjunct":
+        more = with_something_more(source, clause)
+    elif way == "adjective":
+        more = _with_adjective(source, clause, in_scope)
+    else:
+        more = None if in_scope else _with_participant(source, clause)
+    return more if more is not None and more != clause and _is_plain(more) else None
+
+
+def _with_adjective(source: Source, clause: Clause, in_scope: bool) -> Clause | None:
+    role = source.draw.of(("subject", "object"))
+    members: tuple[Entity, ...] = getattr(clause, role)
+    if len(members) != 1 or members[0].kind != "noun" or members[0].adjectives or clause.predicate == BE:
+        return None
+    fitting = source.words.adjectives(members[0].lexeme)
+    if not fitting or (in_scope and not _is_indefinite(members[0])):
+        return None
+    return replace(clause, **{role: (replace(members[0], adjectives=(source.draw.of(fitting),)),)})
+
+
+def _is_indefinite(entity: Entity) -> bool:
+    return entity.determiner in ("a", "bare") and not entity.possessor
+
+
+def _with_participant(source: Source, clause: Clause) -> Clause | None:
+    """Another subject or object beside the one there is."""
+    if clause.predicate in (BE, BE_AT):
+        return None
+    verb = lexicon.verbs()[clause.predicate]
+    if source.draw.chance(0.5) and len(clause.object) == 1 and verb.frame == "t":
+        (only,) = clause.object
+        plain = not (only.adjectives or only.possessor) and only.number == "sg"
+        other = participants.another(source.draw, source.words, verb.object, only) if plain else None
+        return replace(clause, object=(only, other)) if other else None
+    if len(clause.subject) != 1 or clause.subject[0].kind == "pronoun" or "person" not in verb.subject:
+        return None
+    first, _ = participants.pair(source.draw, source.words, ("person",))
+    return replace(clause, subject=(clause.subject[0], first))
+
+
+def _less(source: Source, clause: Clause, in_scope: bool = False) -> Clause | None:
+    """The clause without one of its adjuncts, adjectives or further participants; None if it has none."""
+    fewer = list(_generalisations(clause, in_scope))
+    return source.draw.of(fewer) if fewer else None
+
+
+def _generalisations(clause: Clause, in_scope: bool = False) -> Iterator[Clause]:
+    for detail, empty in _DETAILS.items():
+        if getattr(clause, detail):
+            yield replace(clause, **{detail: empty}, time_first=clause.time_first and detail != "time")
+    for role in ("subject", "object"):
+        members: tuple[Entity, ...] = getattr(clause, role)
+        if len(members) > 1 and clause.manner != "together" and not in_scope:
+            yield replace(clause, **{role: members[:1]})
+        elif members and members[0].adjectives and (_is_indefinite(members[0]) or not in_scope):
+            first = replace(members[0], adjectives=members[0].adjectives[1:])
+            yield replace(clause, **{role: (first, *members[1:])})
+
+
+def _deny(clause: Clause | None) -> Clause | None:
+    """The denial of a clause; how something was done is not said of what was not done."""
+    return replace(clause, negated=True, very=False) if clause and not clause.manner else None
+
+
+def _opposite(source: Source, clause: Clause) -> Clause | None:
+    """The clause with what cannot be true at once: the antonym, another place, love for hate."""
+    if clause.predicate == BE:
+        antonym = lexicon.adjectives()[clause.quality].antonym
+        known = antonym and source.words.has(f"adjective {antonym}")
+        return replace(clause, quality=antonym, very=False) if known else None
+    if clause.predicate == BE_AT:
+        return _elsewhere(source, clause)
+    opposite = _OPPOSITE_VERBS.get(clause.predicate, "")
+    known = opposite and source.words.has(f"verb {opposite}")
+    return replace(clause, predicate=opposite) if known else None
+
+
+def _elsewhere(source: Source, clause: Clause) -> Clause | None:
+    """Somebody at a place where he cannot be at the same time."""
+    subject, ground = clause.subject[0], clause.ground
+    things = subject.kind == "noun" and not lexicon.nouns()[subject.lexeme].is_animate
+    if things or ground is None or ground.lexeme not in _APART or clause.tense != "present":
+        return None
+    others = [key for key in source.words.nouns(_APART) if key != ground.lexeme]
+    return replace(clause, ground=Entity(source.draw.of(others))) if others else None
+
+
+def _generalised_object(clause: Clause) -> Clause | None:
+    """The clause with a more general noun as its indefinite object: a fruit for an apple."""
+    if len(clause.object) != 1 or clause.object[0].determiner != "a" or clause.object[0].adjectives:
+        return None
+    general = lexicon.nouns()[clause.object[0].lexeme].isa
+    return replace(clause, object=(replace(clause.object[0], lexeme=general),)) if general else None
+
+
+def _hyponym(source: Source, clause: Clause) -> Clause | None:
+    """The clause with a more special noun for a general one."""
+    if len(clause.object) != 1 or clause.object[0].kind != "noun":
+        return None
+    general = clause.object[0].lexeme
+    fitting = lexicon.verbs()[clause.predicate].object
+    special = [key for key in source.words.nouns(fitting) if lexicon.nouns()[key].isa == general]
+    return replace(clause, object=(replace(clause.object[0], lexeme=source.draw.of(special)),)) if special else None
+
+
+def _something_else(source: Source, clause: Clause) -> Clause | None:
+    """Another thing that the same subject did, or did not do."""
+    if not _is_somebody(clause.subject[0]):
+        return None
+    other = sample_clause(
+        source,
+        frames=_DEEDS,
+        tense=clause.tense,
+        free=Freedom(indefinite=False, counted=False),
+        adjuncts=1,
+        subject=clause.subject,
+        fits=lambda other: other.predicate != clause.predicate and other.predicate not in _OPPOSITE_VERBS,
+    )
+    return other if _is_plain(other) and clause.predicate != BE_AT else None
+
+
+def _is_somebody(entity: Entity) -> bool:
+    """Whether many verbs can have it as their subject."""
+    if entity.kind == "name":
+        return lexicon.names()[entity.lexeme].type == "PER"
+    return entity.kind == "pronoun" or "person" in lexicon.nouns()[entity.lexeme].tags
+
+
+def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
+    """The premise beside a clause about somebody else."""
+    taken = {entity.lexeme for entity in (*premise.subject, *premise.object, *hypothesis.object)}
+    other = sample_clause(
+        source,
+        tense=premise.tense,
+        adjuncts=0,
+        fits=lambda clause: (
+            clause.predicate != premise.predicate
+            and taken.isdisjoint(entity.lexeme for entity in (*clause.subject, *clause.object))
+        ),
+    )
+    link: Link = "and" if premise.negated == other.negated else "but"
+    if premise.time or source.draw.chance(0.5):
+        return Meaning((premise, other), link)
+    return Meaning((other, premise), link)

@@ -1,0 +1,1 @@
+"""Chains of commands with settled settings."""
