@@ -149,7 +149,9 @@ def _value(parameter: Parameter) -> str:
 def _default(parameter: Parameter) -> str:
     if parameter.required:
         return "required"
-    if parameter.default is None or parameter.default is False:
+    if parameter.kind is bool:
+        return "on" if parameter.default else ""
+    if parameter.default is None:
         return ""
     return f"`{parameter.default}`"
 

@@ -8,13 +8,16 @@ import sys
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from residuum.activations.extraction import extract
 from residuum.activations.store import open_store
 from residuum.cli import main
-from residuum.corpus import Corpus
+from residuum.comparison import compare
+from residuum.corpus import Corpus, read_corpus
 from residuum.models import load_model
+from residuum.results import read_run
 
 CONLLU = """# sent_id = a
 1	The	the	DET	DT	_	2	det	_	_
@@ -74,6 +77,37 @@ def test_verify_import_and_export_work_together(run, tiny_folder, treebank, tmp_
     status, _, err = run("verify", tmp_path / "acts")
     assert status == 1
     assert "has 0 bytes instead of" in err
+
+
+def test_compare_and_report_follow_from_stores_or_models(run, tiny_folder, treebank, tmp_path):
+    for family in ("bert", "gpt2"):
+        run("extract", tiny_folder(family), treebank, "--out", tmp_path / family)
+    stores = [tmp_path / "bert", tmp_path / "gpt2"]
+    status, out, _ = run("compare", *stores, "--out", tmp_path / "a", "--measures", "cka,neuron", "--workers", 1)
+    assert status == 0
+    assert "128 values of 2 measures" in out
+    models = [tiny_folder("bert"), "--corpus", treebank, "--random-twins"]
+    status, out, _ = run(
+        "compare", *models, "--out", tmp_path / "b", "--measures", "cka", "--workers", 1, "--groups", 2
+    )
+    assert status == 0
+    frame = read_run(tmp_path / "b").tables["similarity"]
+    assert set(frame["model_a"]) == {"bert", "bert (random)"}
+    python = compare([open_store(s) for s in stores], measures="cka,neuron", workers=1, progress=False).frame
+    pd.testing.assert_frame_equal(read_run(tmp_path / "a").tables["similarity"], python)
+    status, out, _ = run("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "report.html")
+    assert status == 0
+    assert (tmp_path / "report.html").stat().st_size < 6_500_000
+
+
+def test_sample_writes_what_the_readers_read(run, tmp_path):
+    status, _, _ = run("sample", "treebank", "--language", "tr", "--size", 20, "--out", tmp_path / "tr.conllu")
+    assert status == 0
+    assert len(read_corpus(tmp_path / "tr.conllu")) == 20
+    assert run("sample", "text", "--size", 3)[1].count("\n") == 3
+    status, _, err = run("sample", "poem")
+    assert status == 1
+    assert "poem" in err
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ _HOMES = {
     "open_store": "residuum.activations.store",
     "read_corpus": "residuum.corpus",
     "read_parallel": "residuum.corpus",
+    "report": "residuum.report",
+    "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
 }
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from residuum.errors import ResiduumError
     from residuum.maths.similarity import MEASURES, similarity
     from residuum.models import Model, from_module, from_transformers, load_model
+    from residuum.report import report
+    from residuum.samples import sample
 
 
 def __getattr__(name: str) -> Any:

@@ -212,6 +212,33 @@ def demo(out: Annotated[Path, typer.Option("--out", "-o", help="The folder to wr
 
 
 @app.command()
+def sample(
+    task: Annotated[str, typer.Argument(help="treebank, ner, nli, copa, translation, polarity, tense or text.")],
+    language: Annotated[str, typer.Option(help="en, de, tr or sw; for translation a pair such as tr-en.")] = "en",
+    size: Annotated[int, typer.Option(help="How many sentences or examples.", min=1)] = 1000,
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Meanings of one are in no other.")] = "train",
+    disjoint_lexemes: Annotated[
+        bool, typer.Option("--disjoint-lexemes", help="Content words of one split are in no other.")
+    ] = False,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; standard output by default.")
+    ] = None,
+) -> None:
+    """Write parallel sample data whose truth is known: the same seed says the same things in every language."""
+    from residuum.files import whole_file
+    from residuum.samples import sample_text
+
+    text = sample_text(task, language=language, size=size, seed=seed, split=split, disjoint_lexemes=disjoint_lexemes)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    with whole_file(out) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    typer.echo(f"{out} is written.")
+
+
+@app.command()
 def verify(store: Annotated[Path, typer.Argument(help="An activation store.", metavar="DIR")]) -> None:
     """Read every file of a store again and check it against its manifest."""
     from residuum.activations.store import ActivationStore

@@ -176,7 +176,7 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
         "template": "none",
         "width": 720,
         "height": 780,
-        "margin": {"l": 62, "r": 14, "t": 30, "b": 100},
+        "margin": {"l": 62, "r": 14, "t": 30, "b": 112},
         "xaxis": {**axis, "range": [0, blocks[-1].end], "title": {"text": "layer", "standoff": 4}},
         "yaxis": {**axis, "range": [blocks[-1].end, 0], "scaleanchor": "x"},
         "coloraxis": {
@@ -184,7 +184,7 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
             "cmin": colours[0],
             "cmax": colours[1],
             "colorbar": {
-                "title": {"text": _plain(measure_term(measure).title), "side": "bottom"},
+                "title": {"text": _plain(measure_term(measure).title), "side": "top"},
                 "orientation": "h",
                 "thickness": 12,
                 "len": 0.7,

@@ -6,8 +6,10 @@ left out.
 
 from dataclasses import dataclass, replace
 
+from residuum.samples.clauses import sample_clause
 from residuum.samples.meanings import Meaning, Tense
-from residuum.samples.sampling import Source, sample_clause, sample_linked, sample_relative
+from residuum.samples.sampling import sample_linked, sample_relative
+from residuum.samples.sources import Source
 
 POLARITIES = ("affirmative", "negative")
 TENSES: tuple[Tense, ...] = ("past", "present", "future")

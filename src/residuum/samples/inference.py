@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from residuum.samples import lexicon, participants
+from residuum.samples.adjuncts import with_something_more
+from residuum.samples.clauses import find_clause, is_sensible
 from residuum.samples.meanings import BE, BE_AT, Clause, Entity, Link, Meaning
 from residuum.samples.participants import Freedom
-from residuum.samples.sampling import Source, is_sensible, sample_clause, with_something_more
+from residuum.samples.sources import Source
 
 LABELS = ("entailment", "neutral", "contradiction")
 
+_DEFINITE = Freedom(indefinite=False, counted=False)
 _DEEDS = {"t": 0.6, "i": 0.15, "m": 0.15, "d": 0.1}
 _OPPOSITE_VERBS = {"love": "hate", "hate": "love"}
 # no two of these places are in each other
@@ -38,23 +41,21 @@ def sample_pair(source: Source, label: str) -> Pair:
     """A premise and a hypothesis that relate as the label says."""
     while True:
         hypothesis = _sample_hypothesis(source)
-        premise = _premise(source, hypothesis, label)
-        if premise is None or premise == hypothesis or not is_sensible(premise):
+        premise = _premise(source, hypothesis, label) if hypothesis else None
+        if hypothesis is None or premise is None or premise == hypothesis or not is_sensible(premise):
             continue
-        meaning = _embedded(source, premise, hypothesis) if source.draw.chance(0.25) else Meaning((premise,))
+        meaning = Meaning((premise,))
+        if source.draw.chance(0.25):
+            meaning = _embedded(source, premise, hypothesis) or meaning
         if source.accepts(meaning):
             return Pair(meaning, Meaning((hypothesis,)), label)
 
 
-def _sample_hypothesis(source: Source) -> Clause:
+def _sample_hypothesis(source: Source) -> Clause | None:
     """A clause about somebody or something definite, without habits; some denied, some more general."""
-    clause = sample_clause(
-        source,
-        negated=source.draw.chance(0.4),
-        free=Freedom(indefinite=False, counted=False),
-        fits=_is_plain,
-    )
-    general = _generalised_object(clause)
+    negated = source.draw.chance(0.4)
+    clause = find_clause(source, negated=negated, free=_DEFINITE, fits=_is_plain)
+    general = _generalised_object(clause) if clause else None
     if general and source.draw.chance(0.5) and source.accepts(Meaning((general,))):
         return general
     return clause
@@ -211,16 +212,16 @@ def _something_else(source: Source, clause: Clause) -> Clause | None:
     """Another thing that the same subject did, or did not do."""
     if not _is_somebody(clause.subject[0]):
         return None
-    other = sample_clause(
+    other = find_clause(
         source,
         frames=_DEEDS,
         tense=clause.tense,
-        free=Freedom(indefinite=False, counted=False),
+        free=_DEFINITE,
         adjuncts=1,
         subject=clause.subject,
         fits=lambda other: other.predicate != clause.predicate and other.predicate not in _OPPOSITE_VERBS,
     )
-    return other if _is_plain(other) and clause.predicate != BE_AT else None
+    return other if other and _is_plain(other) and clause.predicate != BE_AT else None
 
 
 def _is_somebody(entity: Entity) -> bool:
@@ -230,10 +231,10 @@ def _is_somebody(entity: Entity) -> bool:
     return entity.kind == "pronoun" or "person" in lexicon.nouns()[entity.lexeme].tags
 
 
-def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
+def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning | None:
     """The premise beside a clause about somebody else."""
     taken = {entity.lexeme for entity in (*premise.subject, *premise.object, *hypothesis.object)}
-    other = sample_clause(
+    other = find_clause(
         source,
         tense=premise.tense,
         adjuncts=0,
@@ -242,6 +243,8 @@ def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
             and taken.isdisjoint(entity.lexeme for entity in (*clause.subject, *clause.object))
         ),
     )
+    if other is None:
+        return None
     link: Link = "and" if premise.negated == other.negated else "but"
     if premise.time or source.draw.chance(0.5):
         return Meaning((premise, other), link)

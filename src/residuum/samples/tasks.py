@@ -13,7 +13,8 @@ from residuum.samples.english import english
 from residuum.samples.german import german
 from residuum.samples.inference import LABELS, Pair, sample_pair
 from residuum.samples.meanings import Meaning, Tense, skeleton
-from residuum.samples.sampling import Source, sample_meaning
+from residuum.samples.sampling import sample_meaning
+from residuum.samples.sources import Source
 from residuum.samples.swahili import swahili
 from residuum.samples.trees import Sentence
 from residuum.samples.turkish import turkish

@@ -4,6 +4,7 @@ With disjoint lexemes each split has its own nouns, names, verbs, adjectives and
 and the closed classes (articles, pronouns, numerals, prepositions, conjunctions, be) are everybody's.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from functools import cache
 from residuum.samples import lexicon
 from residuum.samples.lexicon import Verb
 
-_SHARES = ("train", "test", "train", "dev", "train")
+_SHARES = {"train": 0.6, "test": 0.2, "dev": 0.2}
 _LANGUAGES = ("en", "de", "tr", "sw")
 
 
@@ -119,21 +120,26 @@ def _adverbs(words: Vocabulary, kind: str, verb: str) -> tuple[str, ...]:
 
 @cache
 def _parts() -> dict[str, str]:
-    """The split of each lexeme when these are disjoint.
+    """The split of each lexeme when these are disjoint: three in five of every kind to train, one each to the others.
 
     Lexemes that share a written word in some language (Swahili ndege is both bird and plane) go together.
     """
-    together = _grouped_by_words()
+    kinds = dict(_lexemes())
+    members: dict[str, list[str]] = {}
+    for lexeme, group in _grouped_by_words().items():
+        members.setdefault(group, []).append(lexeme)
+    counts: Counter[tuple[str, str]] = Counter()
     parts: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    for lexeme, kind in _lexemes():
-        group = together[lexeme]
-        if group not in parts:
-            number = counts.get(kind, 0)
-            counts[kind] = number + 1
-            parts[group] = _SHARES[number % len(_SHARES)]
-        parts[lexeme] = parts[group]
+    for group, lexemes in members.items():
+        part = _neediest(counts, kinds[group])
+        counts.update((part, kinds[lexeme]) for lexeme in lexemes)
+        parts |= dict.fromkeys(lexemes, part)
     return parts
+
+
+def _neediest(counts: Counter[tuple[str, str]], kind: str) -> str:
+    """The split that has least of a kind for its share."""
+    return min(_SHARES, key=lambda part: counts[part, kind] / _SHARES[part])
 
 
 def _lexemes() -> Iterator[tuple[str, str]]:

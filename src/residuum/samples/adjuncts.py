@@ -1,0 +1,120 @@
+"""Adjuncts: when, where, how, with whom, for whom and by what means."""
+
+from dataclasses import replace
+from functools import cache
+
+from residuum.samples import lexicon, participants
+from residuum.samples.meanings import BE, BE_AT, Clause
+from residuum.samples.sources import Source
+
+TEMPORARY = frozenset(
+    [
+        "happy",
+        "sad",
+        "angry",
+        "hungry",
+        "sick",
+        "healthy",
+        "tired",
+        "clean",
+        "dirty",
+        "empty",
+        "expensive",
+        "cheap",
+        "ripe",
+        "hot",
+        "cold",
+        "dark",
+    ]
+)
+_MOMENTARY = frozenset({"immediately", "suddenly", "early", "again"})
+_COMPANIED = frozenset({"go", "travel", "return", "swim", "eat", "work", "sing", "pray", "play", "come"})
+_BENEFICIAL = frozenset({"buy", "write", "cook", "sew", "draw", "build"})
+_RIDDEN = ("car", "bus", "train", "bicycle", "motorcycle", "ship", "plane")
+_RIDES = frozenset({"travel", "return", "come"})
+
+
+def with_adjuncts(source: Source, clause: Clause, at_most: int) -> Clause:
+    """The clause with at most so many adjuncts that fit it."""
+    draw = source.draw
+    additions = [_with_time, with_place, _with_manner, _with_companion]
+    added = 0
+    for add in additions:
+        if added < at_most and draw.chance(0.4):
+            more = add(source, clause)
+            added += more != clause
+            clause = more
+    return clause
+
+
+def with_something_more(source: Source, clause: Clause) -> Clause:
+    """The clause with one more adjunct, or as it was if the one that was drawn does not fit or is there already."""
+    role, add = source.draw.of(
+        (("time", _with_time), ("place", with_place), ("manner", _with_manner), ("companion", _with_companion))
+    )
+    return clause if getattr(clause, role) else add(source, clause)
+
+
+@cache
+def times_of(tense: str) -> tuple[str, ...]:
+    """The times that fit a tense."""
+    return tuple(time.key for time in lexicon.times().values() if tense in time.tenses)
+
+
+def _with_time(source: Source, clause: Clause) -> Clause:
+    """With a time of the tense, or as a habit where the verb may be one."""
+    draw = source.draw
+    if clause.predicate == BE and clause.quality not in TEMPORARY:
+        return clause
+    if clause.predicate not in (BE, BE_AT):
+        verb = lexicon.verbs()[clause.predicate]
+        if _may_be_habit(clause) and draw.chance(0.5):
+            if draw.chance(0.7):
+                return replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
+            return replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
+        if verb.is_stative:
+            return clause
+    return replace(clause, time=draw.of(times_of(clause.tense)), time_first=draw.chance(0.4))
+
+
+def _may_be_habit(clause: Clause) -> bool:
+    indefinite = any(entity.determiner not in ("the", "bare", "this") for entity in clause.object)
+    habitual = "hab" in lexicon.verbs()[clause.predicate].aspect
+    return habitual and clause.tense == "present" and not clause.negated and not indefinite
+
+
+def with_place(source: Source, clause: Clause) -> Clause:
+    if clause.ground or clause.predicate in (BE, BE_AT):
+        return clause
+    tags = lexicon.verbs()[clause.predicate].place
+    if not tags or not (source.words.nouns(tags) or "LOC" in tags or "ORG" in tags):
+        return clause
+    where = participants.place(source.draw, source.words, tags)
+    taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
+    return clause if where.lexeme in taken or where.possessor else replace(clause, place=where)
+
+
+def _with_manner(source: Source, clause: Clause) -> Clause:
+    if clause.negated or clause.frequency or clause.predicate in (BE, BE_AT):
+        return clause
+    several = len(clause.subject) > 1 or any(entity.number == "pl" for entity in clause.subject)
+    kind = "together" if several and source.draw.chance(0.5) else "manner"
+    fitting = source.words.adverbs(kind, clause.predicate)
+    if clause.time:
+        fitting = tuple(key for key in fitting if key not in _MOMENTARY)
+    return replace(clause, manner=source.draw.of(fitting)) if fitting else clause
+
+
+def _with_companion(source: Source, clause: Clause) -> Clause:
+    """With somebody, for somebody, or by some means of transport: whichever fits the verb."""
+    draw, words = source.draw, source.words
+    rides = words.nouns(_RIDDEN)
+    if clause.predicate in _RIDES and rides and draw.chance(0.6):
+        return replace(clause, means=draw.of(rides))
+    role = "companion" if clause.predicate in _COMPANIED else "beneficiary"
+    if role == "beneficiary" and clause.predicate not in _BENEFICIAL:
+        return clause
+    other = participants.companion(draw, words)
+    taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
+    plain = clause.manner != "together" and clause.subject[0].kind != "pronoun"
+    return replace(clause, **{role: other}) if plain and other.lexeme not in taken else clause
