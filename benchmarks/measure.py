@@ -7,10 +7,14 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+
+import psutil
 
 THREADS = 2
 
@@ -65,3 +69,29 @@ def minilm() -> Path:
     if spec is None or spec.origin is None:
         sys.exit("Install the extra [demo] to run the benchmarks.")
     return Path(spec.origin).parent / "model"
+
+
+@contextmanager
+def peak_memory() -> Iterator[Callable[[], float]]:
+    """Watch what this process and its children hold (MB, shared pages counted once) above what they began with."""
+    process, stop, samples = psutil.Process(), threading.Event(), [0.0]
+
+    def held() -> float:
+        total = 0.0
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += one.memory_full_info().pss / 2**20
+        return total
+
+    def watch() -> None:
+        while not stop.wait(0.05):
+            samples.append(held())
+
+    start = held()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield lambda: max(samples) - start
+    finally:
+        stop.set()
+        watcher.join()

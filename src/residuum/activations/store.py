@@ -137,6 +137,11 @@ class ActivationStore:
         return self.manifest.settings["unit"]
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of all shards' checksums."""
+        return xxhash.xxh3_64_hexdigest("".join(shard.checksum for shard in self.manifest.shards).encode())
+
+    @property
     def audit(self) -> Audit:
         """What became of the corpus' words."""
         return sum((Audit(**shard.audit) for shard in self.manifest.shards), Audit())

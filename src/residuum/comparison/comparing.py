@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from residuum.activations.live import LiveActivations
 from residuum.activations.store import ActivationStore, check_same_words
 from residuum.comparison.estimates import (
     Estimate,
@@ -31,11 +30,12 @@ from residuum.engine import worker_count
 from residuum.errors import SettingError
 from residuum.files import clear_disk_errors
 from residuum.maths.similarity import MEASURES
-from residuum.models import Model, load_model
 from residuum.results import Run, finished_run, write_run
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
+
+    from residuum.models import Model
 
 PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
 ATTENTION = tuple(name for name, measure in MEASURES.items() if "attention" in measure.source)
@@ -107,7 +107,7 @@ def compare(
     activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
     chosen, left_out = _possible_measures(chosen, measures, activations)
     config = {
-        "sources": [f"{source.name} {_fingerprint(source)}" for source in activations],
+        "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         "measures": chosen,
         "groups": groups,
         "intervals": intervals,
@@ -199,12 +199,15 @@ def _as_activations(
 ) -> Activations:
     if isinstance(source, ActivationStore):
         return source
-    if not isinstance(source, Model) and (Path(source) / "manifest.json").exists():
+    if isinstance(source, str | Path) and (Path(source) / "manifest.json").exists():
         return ActivationStore.open(source)
     if corpus is None:
         raise SettingError(f"{source} is a model, not an activation store; give the corpus that it shall read.")
+    from residuum.activations.live import LiveActivations
+    from residuum.models import load_model
+
     attention = bool(set(measures) & set(ATTENTION))
-    model = source if isinstance(source, Model) else load_model(source, attention=attention)
+    model = load_model(source, attention=attention) if isinstance(source, str | Path) else source
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
     return LiveActivations.of(model, text, attention=attention)
 
@@ -214,13 +217,6 @@ def _comparable(activations: list[Activations]) -> list[Activations]:
         raise SettingError("Nothing to compare; give at least one activation store or model.")
     check_same_words(activations)
     return activations
-
-
-def _fingerprint(source: Activations) -> str:
-    if isinstance(source, ActivationStore):
-        return hashlib.blake2b("".join(s.checksum for s in source.manifest.shards).encode(), digest_size=8).hexdigest()
-    assert isinstance(source, LiveActivations)
-    return source.fingerprint
 
 
 @contextmanager

@@ -50,6 +50,11 @@ class Activations(Protocol):
         ...
 
     @property
+    def fingerprint(self) -> str:
+        """A hash of the model and the words."""
+        ...
+
+    @property
     def unit(self) -> str:
         """What a row is: `word` or `sentence`."""
         ...

@@ -71,8 +71,10 @@ def _finite(value: Any) -> Any:
     """Plain JSON values: arrays as lists, and nothing where a number is not finite."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
-    if isinstance(value, np.generic):
-        return _finite(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else int(value) if value.is_integer() else value
+    return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ import plotly.graph_objects as go
 
 from residuum.errors import DataError, SettingError
 from residuum.report.measures import curve_term, main_measure, measure_term
-from residuum.report.wording import interval
 
 # Okabe and Ito's colours in the order of their contrast with white; grey stands for their black, which is lost on a
 # dark page, and their yellow is left out, since it is lost on a white one.
@@ -27,6 +27,8 @@ MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
 CELLS_WITH_NUMBERS = 16  # layers in a map up to which the numbers stand in the cells
 AXIS_LABELS = 36  # layers on an axis up to which each has its number
 NAME_WIDTH = 78  # characters of model names that a map has room for
+ROUNDING = 4  # decimals that are drawn
+NULL_TEXT = "<br>with permuted words %{customdata[4]:.3f}"
 
 PAIR_COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "value", "low", "high", "null")
 CURVE_COLUMNS = ("model", "layer", "curve", "measure", "value", "low", "high")
@@ -41,12 +43,12 @@ def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
     rows = _rows(frame, "measure", measure)
     blocks = _blocks(rows)
     pairs = {key: block for key, block in rows.groupby(["model_a", "model_b"], sort=False)}
-    figure = go.Figure(layout=_map_layout(blocks, measure, _colour_range(rows["value"])))
-    for a in blocks:
-        for b in blocks:
-            if (a.model, b.model) in pairs:
-                figure.add_trace(_map_block(pairs[a.model, b.model], a, b, numbers=_length(blocks)))
-    return figure
+    traces = [
+        _map_block(pairs[a.model, b.model], a, b, numbers=_length(blocks))
+        for a, b in product(blocks, blocks)
+        if (a.model, b.model) in pairs
+    ]
+    return go.Figure(traces, _map_layout(blocks, measure, _colour_range(rows["value"])))
 
 
 def curves(frame: pd.DataFrame, curve: str, measure: str | None = None) -> go.Figure:
@@ -121,29 +123,19 @@ def _colour_range(values: pd.Series) -> tuple[float, float]:
 
 
 def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.Heatmap:
-    """One pair of models; the hover text of its cells is made here, so that a missing interval reads as missing."""
-    square = {
-        column: rows.pivot(index="layer_a", columns="layer_b", values=column).reindex(
-            index=list(a.layers), columns=list(b.layers)
-        )
-        for column in ("value", "low", "high", "null")
-    }
-    details = [
-        [
-            [layer_a, layer_b, *_beside(*(square[part].loc[layer_a, layer_b] for part in ("low", "high", "null")))]
-            for layer_b in b.layers
-        ]
-        for layer_a in a.layers
-    ]
+    """One pair of models."""
+    square = {part: _square(rows, part, a, b) for part in ("value", "low", "high", "null")}
+    layers = np.meshgrid(a.layers, b.layers, indexing="ij")
+    beside = _interval_text(square["low"], 2) + ("" if np.isnan(square["null"]).all() else NULL_TEXT)
     return go.Heatmap(
         x=b.centres,
         y=a.centres,
-        z=_rounded(square["value"]),
-        customdata=details,
+        z=square["value"],
+        customdata=np.stack([*layers, square["low"], square["high"], square["null"]], axis=-1),
         coloraxis="coloraxis",
         hovertemplate=(
             f"<b>{_plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{_plain(b.model)}</b>, layer %{{customdata[1]}}"
-            "<br>value <b>%{z:.3f}</b>%{customdata[2]}<extra></extra>"
+            f"<br>value <b>%{{z:.3f}}</b>{beside}<extra></extra>"
         ),
         hoverongaps=False,
         texttemplate="%{z:.2f}" if numbers <= CELLS_WITH_NUMBERS else None,
@@ -152,15 +144,16 @@ def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.He
     )
 
 
-def _beside(low: float, high: float, null: float) -> list[str]:
-    """What stands beside a value: its interval, and its counterpart under permuted words."""
-    parts = [f"95 % interval {interval(low, high)}"] if interval(low, high) else []
-    parts += [f"with permuted words {null:.3f}"] if not np.isnan(null) else []
-    return ["".join(f"<br>{part}" for part in parts)]
+def _square(rows: pd.DataFrame, part: str, a: Block, b: Block) -> np.ndarray:
+    pivoted = rows.pivot(index="layer_a", columns="layer_b", values=part)
+    return pivoted.reindex(index=list(a.layers), columns=list(b.layers)).to_numpy(dtype=float).round(ROUNDING)
 
 
-def _rounded(square: pd.DataFrame) -> list[list[float | None]]:
-    return [[None if np.isnan(value) else round(value, 5) for value in row] for row in square.to_numpy(dtype=float)]
+def _interval_text(low: np.ndarray, place: int) -> str:
+    """The line of the interval in a hover text, if there are intervals; `place` is that of `low` in the custom data."""
+    if np.isnan(low).all():
+        return ""
+    return f"<br>95 % interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
 
 
 def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
@@ -265,7 +258,7 @@ def _band(line: pd.DataFrame, colour: str, place: int) -> list[go.Scatter]:
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     band = go.Scatter(
         x=layers + layers[::-1],
-        y=[round(value, 5) for value in high + low[::-1]],
+        y=np.round(high + low[::-1], ROUNDING),
         fill="toself",
         fillcolor=f"rgba({red},{green},{blue},0.2)",
         line={"width": 0},
@@ -278,17 +271,18 @@ def _band(line: pd.DataFrame, colour: str, place: int) -> list[go.Scatter]:
 
 
 def _line(line: pd.DataFrame, name: str, colour: str, place: int) -> go.Scatter:
-    beside = [_beside(low, high, np.nan) for low, high in zip(line["low"], line["high"], strict=True)]
+    bounds = line[["low", "high"]].to_numpy(dtype=float).round(ROUNDING)
+    beside = _interval_text(bounds[:, 0], 0)
     return go.Scatter(
         x=line["layer"].tolist(),
-        y=[None if np.isnan(value) else round(value, 5) for value in line["value"]],
-        customdata=beside,
+        y=line["value"].to_numpy(dtype=float).round(ROUNDING),
+        customdata=bounds,
         name=name,
         mode="lines+markers",
         line={"color": colour, "width": 2.5, "dash": DASHES[place % len(DASHES)]},
         marker={"symbol": MARKERS[place % len(MARKERS)], "size": 8},
         legendgroup=str(place),
-        hovertemplate=f"<b>{name}</b>, layer %{{x}}<br>value <b>%{{y:.3f}}</b>%{{customdata[0]}}<extra></extra>",
+        hovertemplate=f"<b>{name}</b>, layer %{{x}}<br>value <b>%{{y:.3f}}</b>{beside}<extra></extra>",
     )
 
 
