@@ -38,7 +38,7 @@ def main() -> None:
             f"{small['seconds']:.1f} s, {small['memory_mb']:.0f} MB, {large['memory_mb']:.0f} MB for 10 × words"
         )
         print(
-            f"   one pass: {pass_['accumulate']:.1f} s of products at {pass_['rate']:.0f} GFLOP/s (a plain matrix product "
+            f"   one pass: {pass_['accumulate']:.1f} s of products at {pass_['rate']:.0f} GFLOP/s (a plain product "
             f"{pass_['gemm']:.0f}), {pass_['decompose']:.1f} s of decompositions"
         )
         holds += [

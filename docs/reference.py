@@ -1,25 +1,30 @@
-"""Write the reference of the command line, docs/reference/cli.md, from the functions behind the commands.
+"""Write the pages of docs/reference from the program itself.
 
     python docs/reference.py
 
-What a command takes is read from the signature of its function, so the page does not depend on the version of typer.
+cli.md: what a command takes is read from the signature of its function, so the page does not depend on the version of
+typer. python.md: the public names by the room they live in; mkdocstrings fills in their docstrings.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
+import residuum
 from residuum.cli import app
 
-PAGE = Path(__file__).parent / "reference" / "cli.md"
-HEAD = """# Command line
+FOLDER = Path(__file__).parent / "reference"
+CLI_HEAD = """# Command line
 
 Written by `docs/reference.py` from the program itself.
 
@@ -30,6 +35,15 @@ version.
 Exit status: 0 done, 1 failed with one line on standard error that says what was found, what was expected and what to
 do, 2 wrong usage.
 """
+PYTHON_HEAD = """# Python
+
+Written by `docs/reference.py` from the program itself.
+
+Everything below is imported from `residuum` and loaded on first use, so `import residuum` is quick. The version is
+`residuum.__version__`. What a user's input can cause is a `ResiduumError`; its children are `SettingError`,
+`CorpusError`, `ModelError`, `StoreError` and `DataError` of `residuum.errors`.
+"""
+FIRST_ROOMS = ("corpus", "models", "activations")  # in the order of use; the others follow by name
 
 
 @dataclass(frozen=True)
@@ -75,15 +89,24 @@ class Parameter:
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(cli_page(), encoding="utf-8")
+    """Write the pages."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (FOLDER / "python.md").write_text(python_page(), encoding="utf-8")
 
 
 def cli_page() -> str:
-    """The whole page."""
+    """Every command with its arguments and options."""
     commands = [command for command in app.registered_commands if not command.hidden]
-    return "\n".join([HEAD, *(line for command in commands for line in _command(command))])
+    return "\n".join([CLI_HEAD, *(line for command in commands for line in _command(command))])
+
+
+def python_page() -> str:
+    """Every public name, by room, for mkdocstrings."""
+    homes = {name: home.split(".")[1] for name, home in residuum._HOMES.items()}
+    names = sorted(homes, key=lambda name: (_room_order(homes[name]), name.lower()))
+    rooms = groupby(names, key=homes.__getitem__)
+    return "\n".join([PYTHON_HEAD, *(line for room, own in rooms for line in _room(room, own))])
 
 
 def _command(command: CommandInfo) -> Iterator[str]:
@@ -158,6 +181,25 @@ def _default(parameter: Parameter) -> str:
 
 def _cell(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def _room_order(room: str) -> tuple[int, str]:
+    return (FIRST_ROOMS.index(room) if room in FIRST_ROOMS else len(FIRST_ROOMS), room)
+
+
+def _room(room: str, names: Iterable[str]) -> Iterator[str]:
+    yield from (f"## residuum.{room}", "", _first_line(f"residuum.{room}"), "")
+    for name in names:
+        yield from (f"::: {residuum._HOMES[name]}.{name}", "")  # `residuum.report` alone is the room, not the function
+
+
+def _first_line(module: str) -> str:
+    """The first line of a module's docstring, without importing it."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
 
 
 if __name__ == "__main__":

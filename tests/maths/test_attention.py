@@ -71,7 +71,7 @@ class TestHeads:
         expected = [[np.mean([max(heads[h, g] for g in b) for h in a]) for b in parts] for a in parts]
         found = sums.layer_similarity(measure)
         np.testing.assert_allclose(found, expected)
-        np.testing.assert_allclose(np.diag(found), 1, atol=1e-12)
+        np.testing.assert_array_equal(np.diag(found), 1)
         assert found[0, 1] != pytest.approx(found[1, 0], abs=1e-6)
 
     def test_the_best_head_by_norm_is_the_nearest_by_the_papers_mean_norm(self):

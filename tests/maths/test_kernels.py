@@ -104,8 +104,10 @@ def test_mostly_equal_words_still_have_a_bandwidth():
 
 def test_messages():
     x, y = layers(3)
-    with pytest.raises(DataError, match="Found 3 words; expected at least 4"):
+    with pytest.raises(DataError, match="Found a minibatch of 3 words; expected at least 4"):
         cka_rbf([x, y], debiased=True)
+    with pytest.raises(DataError, match="Found 1 words; expected at least 2"):
+        similarity(x[:1], y[:1], "cka_rbf")
     with pytest.raises(SettingError, match="fraction is 0.0"):
         cka_rbf([x, y], fraction=0.0)
     with pytest.raises(SettingError, match="batch is 2"):

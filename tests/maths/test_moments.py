@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -119,6 +120,20 @@ class TestStreaming:
         assert again.widths == moments.widths
         np.testing.assert_array_equal(again.scatter([0, 2]), moments.scatter([0, 2]))
         np.testing.assert_array_equal(again.fourth, moments.fourth)
+
+    def test_memory_does_not_grow_with_the_words(self):
+        def peak(blocks: int) -> int:
+            x = np.ones((500, 256), dtype=np.float32) + np.arange(256)
+            tracemalloc.start()
+            accumulator = MomentsAccumulator([64] * 4)
+            for _ in range(blocks):
+                accumulator.update(x)
+            accumulator.result()
+            used = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return used
+
+        assert peak(100) < 1.1 * peak(10)
 
 
 class TestPrecision:

@@ -27,7 +27,9 @@ OPTIONS = (
     "--remote-debugging-pipe",
 )
 # The browser reads commands from file descriptor 3 and answers on 4; Popen cannot give out numbers, so this does.
-START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+START = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
 
 
 def find_browser() -> str | None:
@@ -46,9 +48,10 @@ def browsing(executable: str, profile: Path, *, timeout: float = 60) -> Iterator
     os.close(commands[0])
     os.close(answers[1])
     try:
-        with open(commands[1], "wb", buffering=0) as write, open(answers[0], "rb", buffering=0) as read:
-            yield Page(write, read, timeout)
+        yield Page(commands[1], answers[0], timeout)
     finally:
+        os.close(commands[1])
+        os.close(answers[0])
         process.terminate()
         process.wait(timeout=20)
 
@@ -56,7 +59,7 @@ def browsing(executable: str, profile: Path, *, timeout: float = 60) -> Iterator
 class Page:
     """One tab: opens addresses, runs JavaScript, presses keys, and remembers what went wrong."""
 
-    def __init__(self, write: Any, read: Any, timeout: float) -> None:
+    def __init__(self, write: int, read: int, timeout: float) -> None:
         self._write, self._read, self._timeout = write, read, timeout
         self._rest, self._number, self._session = b"", 0, None
         self.errors: list[str] = []
@@ -72,7 +75,7 @@ class Page:
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
             message["sessionId"] = self._session
-        self._write.write(json.dumps(message).encode() + b"\0")
+        os.write(self._write, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
             answer = self._next()
@@ -82,11 +85,11 @@ class Page:
             self._note(answer)
         raise TimeoutError(f"{method} was not answered within {self._timeout} s")
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, touch: bool = False) -> None:
+    def open(
+        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, touch: bool = False
+    ) -> None:
         """Open a file and wait until its figures are drawn."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -124,7 +127,7 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            block = os.read(self._read.fileno(), 1 << 20)
+            block = os.read(self._read, 1 << 20)
             assert block, "the browser ended"
             self._rest += block
         line, self._rest = self._rest.split(b"\0", 1)

@@ -66,7 +66,9 @@ def _pairs(labels: list[tuple[str, int]], measure: str, intervals: bool, null: b
 
 
 def _averages(similarity: pd.DataFrame) -> pd.DataFrame:
-    inside = similarity[(similarity["model_a"] == similarity["model_b"]) & (similarity["layer_a"] != similarity["layer_b"])]
+    inside = similarity[
+        (similarity["model_a"] == similarity["model_b"]) & (similarity["layer_a"] != similarity["layer_b"])
+    ]
     means = inside.groupby(["measure", "model_a", "layer_a"], sort=False)[["value", "low", "high"]].mean().reset_index()
     return _as_curve(means, "layer_average")
 

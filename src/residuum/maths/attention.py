@@ -1,17 +1,16 @@
 """Similarity of attention heads and of layers of heads, streamed sentence by sentence.
 
-For one sentence of w words a layer is `heads × words × words`, A[h, i, j] the weight that word i gives to
-word j in head h; rows sum to 1. Wu et al. (2020, appendix A.4) compare two heads in three ways, all kept as
-sums over sentences:
+For one sentence of w words a layer is `heads × words × words`, A[h, i, j] the weight that word i gives to word j in
+head h; rows sum to 1. Wu et al. (2020, appendix A.4) compare two heads in three ways, all kept as sums over
+sentences:
 
     norm     mean over sentences of ‖A − B‖, Frobenius            similarity 1 − mean norm / mean √(2w)
     pearson  mean over words of the Pearson correlation of rows   similarity as it is, in [−1, 1]
     js       mean over words of the Jensen–Shannon divergence     similarity 1 − mean divergence / ln 2
 
-√(2w) and ln 2 are the largest values that rows summing to 1 allow, so norm and js give 1 for equal heads and
-0 for heads that never look at the same word; both fall with the paper's distance, so the best head is the
-paper's. The distributed measures need nothing of this: they are moments over word pairs × heads
-(`word_pairs`).
+√(2w) and ln 2 are the largest values that rows summing to 1 allow, so norm and js give 1 for equal heads and 0 for
+heads that never look at the same word; both fall with the paper's distance, so the best head is the paper's. The
+distributed measures need nothing of this: they are moments over word pairs × heads (`word_pairs`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,8 +107,8 @@ class AttentionAccumulator:
 class AttentionSums:
     """What the sentences leave: sums over sentences (norm) or words (others) for each pair of heads.
 
-    `norm_bound` is Σ√(2w); `constant_rows[h]` counts words whose attention in head h is uniform (only counted
-    with `attention_pearson`).
+    `norm_bound` is Σ√(2w); `constant_rows[h]` counts words whose attention in head h is uniform (only counted with
+    `attention_pearson`).
     """
 
     heads: tuple[int, ...]
@@ -130,9 +129,14 @@ class AttentionSums:
     def head_similarity(self, measure: str) -> Float[np.ndarray, "head head"]:
         """The similarity of each pair of heads, higher = more alike, 1 with itself."""
         mean = self.head_mean(measure)
-        if measure == "attention_norm":
-            return np.maximum(1 - mean * (self.sentences / self.norm_bound), 0.0)
-        return np.clip(mean, -1, 1) if measure == "attention_pearson" else np.clip(1 - mean / np.log(2), 0, 1)
+        if measure == "attention_pearson":
+            result = np.clip(mean, -1, 1)
+        elif measure == "attention_norm":
+            result = np.maximum(1 - mean * (self.sentences / self.norm_bound), 0.0)
+        else:
+            result = np.clip(1 - mean / np.log(2), 0, 1)
+        np.fill_diagonal(result, 1)
+        return result
 
     def layer_similarity(self, measure: str) -> Float[np.ndarray, "layer layer"]:
         """For each head of layer x (row) the most similar of layer y (column); the mean over heads of x."""
@@ -198,8 +202,7 @@ def row_correlations(
 ) -> tuple[Float[np.ndarray, "head head"], Int[np.ndarray, " head"]]:
     """Σ over words of the Pearson correlation of rows, for all pairs of heads; and each head's constant rows.
 
-    A constant row is uniform, for it sums to 1, so two of them are equal: they correlate 1, and 0 with any
-    other row.
+    A constant row is uniform, for it sums to 1, so two of them are equal: they correlate 1, and 0 with any other row.
     """
     words = weights.shape[1]
     deviations = weights - weights.mean(axis=2, keepdims=True)
@@ -213,8 +216,7 @@ def row_correlations(
 def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "head head"]:
     """Σ over words of the Jensen–Shannon divergence (nats) of rows, for all pairs of heads.
 
-    With t = p + q, 2 JS = Σ p ln p + Σ q ln q − Σ t ln t + ln 2 Σ t; only t ln t needs work for each pair of
-    heads.
+    With t = p + q, 2 JS = Σ p ln p + Σ q ln q − Σ t ln t + ln 2 Σ t; only t ln t needs work for each pair of heads.
     """
     heads, numbers = flat.shape
     safe = flat + TINY

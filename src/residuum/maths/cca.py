@@ -1,9 +1,8 @@
 """Canonical correlations and regressions between layers, from their moments.
 
-With S_xx = V Λ Vᵀ the left singular vectors of the centred X are X V Λ^-½, so all that the formulas of Wu et
-al. (2020, appendix A) take from X and Y is in the whitened cross-scatter W_xᵀ S_xy W_y, W = V Λ^-½. Singular
-values of X are resolved down to about 1e-7 of the largest; directions below that are rounding and are left
-out.
+With S_xx = V Λ Vᵀ the left singular vectors of the centred X are X V Λ^-½, so all that the formulas of Wu et al.
+(2020, appendix A) take from X and Y is in the whitened cross-scatter W_xᵀ S_xy W_y, W = V Λ^-½. Singular values of X
+are resolved down to about 1e-7 of the largest; directions below that are rounding and are left out.
 """
 
 from dataclasses import dataclass
@@ -29,35 +28,40 @@ class LayerSpectra:
     """The decompositions of one layer, each made once however many layers it is compared with."""
 
     layer: LayerMoments
+    variance: float = 0.99
+    standardize: bool = False
 
-    def principal(self, variance: float, *, standardize: bool) -> Subspace:
+    def __post_init__(self) -> None:
+        if not 0 < self.variance <= 1:
+            raise SettingError(f"variance is {self.variance}; expected a share above 0, at most 1, such as 0.99.")
+
+    @cached_property
+    def principal(self) -> Subspace:
         """The fewest principal directions that reach the share `variance` of the layer's variance.
 
-        `standardize` gives every neuron variance 1 first. All directions (`variance=1`) span the same space
-        either way; they are taken from neurons of equal variance, which resolves small ones beside large ones.
+        `standardize` gives every neuron variance 1 first. All directions (`variance=1`) span the same space either
+        way; they are taken from neurons of equal variance, which resolves small ones beside large ones.
         """
-        if not 0 < variance <= 1:
-            raise SettingError(f"variance is {variance}; expected a share above 0, at most 1, such as 0.99.")
-        if standardize:
+        if self.standardize:
             scale, (values, vectors) = self.layer.deviation, self._standardized
-        elif variance == 1:
+        elif self.variance == 1:
             scale, (values, vectors) = self._perceptible, self._equalized
         else:
             scale, (values, vectors) = np.ones(len(self.layer.mean)), self._plain
         values = values[values > len(values) * EPSILON * values[0]]
-        kept = directions_for_share(values, variance)
+        kept = directions_for_share(values, self.variance)
         roots, vectors = np.sqrt(values[:kept]), vectors[:, :kept]
         loadings = roots[:, None] * vectors.T
-        return Subspace(_divide(vectors, scale[:, None]) / roots, loadings if standardize else loadings * scale)
+        return Subspace(_divide(vectors, scale[:, None]) / roots, loadings if self.standardize else loadings * scale)
 
     @cached_property
     def regression(self) -> Float[np.ndarray, "neuron direction"]:
         """The whitening W of all directions that can be told from rounding, for least squares on the layer.
 
         Layers behind a LayerNorm have one direction that holds only float32 rounding, some 100 ε of a neuron's
-        variance; least squares on arrays takes it for a regressor. Rayleigh quotients vᵀCv resolve it from C,
-        where `eigh` is off by ε λ₁. A direction of no variance that passes the cut-off does no harm: the
-        regressand's scatter along it is of order ε, and its share of R² of order ε² / 16 ε.
+        variance; least squares on arrays takes it for a regressor. Rayleigh quotients vᵀCv resolve it from C, where
+        `eigh` is off by ε λ₁. A direction of no variance that passes the cut-off does no harm: the regressand's
+        scatter along it is of order ε, and its share of R² of order ε² / 16 ε.
         """
         values, vectors = self._equalized
         quotients = np.einsum("nd,nd->d", vectors, self._correlation(self._perceptible) @ vectors)

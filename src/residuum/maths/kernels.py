@@ -1,9 +1,8 @@
 """Kernel alignment of layers, from minibatches of words.
 
-HSIC(K, L) of two kernels over the same words is the inner product of their centred matrices, and CKA =
-HSIC(K, L) / √(HSIC(K, K) HSIC(L, L)) (Kornblith et al. 2019). Inner products of all layers' kernels are
-summed over minibatches (Nguyen et al. 2021), so no matrix is larger than one minibatch and sums of two
-corpora merge.
+HSIC(K, L) of two kernels over the same words is the inner product of their centred matrices, and CKA = HSIC(K, L) /
+√(HSIC(K, K) HSIC(L, L)) (Kornblith et al. 2019). Inner products of all layers' kernels are summed over minibatches
+(Nguyen et al. 2021), so no matrix is larger than one minibatch and sums of two corpora merge.
 """
 
 from collections.abc import Sequence
@@ -21,9 +20,9 @@ from residuum.maths.moments import ROUNDING
 class KernelAccumulator:
     """Adds up HSIC with radial (RBF) kernels for all pairs of layers, one minibatch of words after another.
 
-    K_ij = exp(−‖x_i − x_j‖² / 2σ²), σ = `bandwidths[layer]`; see `bandwidth`. `debiased=True` takes the
-    estimate of Song et al. (2012), whose expectation does not depend on the size of the minibatches; the
-    plain one is raised by small minibatches.
+    K_ij = exp(−‖x_i − x_j‖² / 2σ²), σ = `bandwidths[layer]`; see `bandwidth`. `debiased=True` takes the estimate of
+    Song et al. (2012), whose expectation does not depend on the size of the minibatches; the plain one is raised by
+    small minibatches.
     """
 
     def __init__(self, bandwidths: Sequence[float], *, debiased: bool = False) -> None:
@@ -34,15 +33,14 @@ class KernelAccumulator:
 
     def update(self, layers: Sequence[Any]) -> None:
         """Add one minibatch: for each layer its `words × neurons`, the same words in each."""
+        arrays = [as_matrix(layer, f"Layer {i}") for i, layer in enumerate(layers)]
+        words = len(arrays[0])
+        if words < (4 if self._debiased else 2):
+            raise DataError(f"Found a minibatch of {words} words; expected at least {4 if self._debiased else 2}.")
         centre = u_centred if self._debiased else centred
-        kernels = [
-            centre(rbf_kernel(as_matrix(layer), sigma)).ravel()
-            for layer, sigma in zip(layers, self._bandwidths, strict=True)
-        ]
-        words = int(np.sqrt(len(kernels[0])))
-        degrees = words * (words - 3) if self._debiased else (words - 1) ** 2
-        flat = np.stack(kernels)
-        self._sums += flat @ flat.T / max(degrees, 1)
+        pairs = zip(arrays, self._bandwidths, strict=True)
+        flat = np.stack([centre(rbf_kernel(array, sigma)).ravel() for array, sigma in pairs])
+        self._sums += flat @ flat.T / (words * (words - 3) if self._debiased else (words - 1) ** 2)
         self._batches += 1
 
     def result(self) -> "KernelSums":
@@ -82,14 +80,12 @@ def cka_rbf(
 ) -> Float[np.ndarray, "layer layer"]:
     """CKA with RBF kernels of all pairs of layers over the same words.
 
-    Up to `batch` words the value is that of the definition; more words are dealt at random to minibatches of
-    about that size. σ of each layer is `fraction` of the median distance between two words of a minibatch.
+    Up to `batch` words the value is that of the definition; more words are dealt at random to minibatches of about
+    that size. σ of each layer is `fraction` of the median distance between two words of a minibatch.
     """
     if batch < 4:
         raise SettingError(f"batch is {batch}; expected at least 4 words.")
     words = len(layers[0])
-    if words < (4 if debiased else 2):
-        raise DataError(f"Found {words} words; expected at least {4 if debiased else 2} for cka_rbf.")
     order = np.random.default_rng(rng).permutation(words) if words > batch else np.arange(words)
     batches = np.array_split(order, -(-words // batch))
     sigmas = [bandwidth(layer[batches[0]], fraction) for layer in layers]
@@ -106,6 +102,8 @@ def bandwidth(x: Float[np.ndarray, "word neuron"], fraction: float = 0.8) -> flo
     """
     if not fraction > 0:
         raise SettingError(f"fraction is {fraction}; expected a positive share of the median distance, such as 0.8.")
+    if len(x) < 2:
+        raise DataError(f"Found {len(x)} words; expected at least 2, which have a distance.")
     distances = np.sqrt(squared_distances(x)[np.triu_indices(len(x), 1)])
     return fraction * float(np.median(distances) or distances.mean())
 
@@ -134,8 +132,7 @@ def centred(kernel: Float[np.ndarray, "word word"]) -> Float[np.ndarray, "word w
 def u_centred(kernel: Float[np.ndarray, "word word"]) -> Float[np.ndarray, "word word"]:
     """The centring whose inner products, divided by n(n − 3), are the unbiased HSIC of Song et al. (2012).
 
-    K_ij − (ΣK_i·)/(n−2) − (ΣK_·j)/(n−2) + ΣK/((n−1)(n−2)) off the diagonal, 0 on it; sums leave the diagonal
-    out.
+    K_ij − (ΣK_i·)/(n−2) − (ΣK_·j)/(n−2) + ΣK/((n−1)(n−2)) off the diagonal, 0 on it; sums leave the diagonal out.
     """
     n = len(kernel)
     sums = kernel.sum(axis=0) - np.diag(kernel)

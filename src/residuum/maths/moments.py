@@ -5,9 +5,9 @@ With x the activations of one word, μ their mean and x_l the part that belongs 
     n,  μ,  S_lm = Σ (x_l − μ_l)(x_m − μ_m)ᵀ               what CKA, CCA, regressions and correlations need
     Σ ‖x_l − μ_l‖² (x − μ),  Σ ‖x_l − μ_l‖² ‖x_m − μ_m‖²   what the exact debiased CKA needs besides
 
-Sums run about a provisional mean that follows the data, so that a large mean costs no digits, and moments of
-two corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order). S is kept as one block
-for each pair of layers, each unordered pair once: half the memory and half the work of the joint square.
+Sums run about a provisional mean that follows the data, so that a large mean costs no digits, and moments of two
+corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order). S is kept as one block for each
+pair of layers, each unordered pair once: half the memory and half the work of the joint square.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +33,10 @@ CHUNK = 2048
 class MomentsAccumulator:
     """Adds up blocks of words and gives their `Moments`; memory does not grow with the number of words.
 
-    `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j)
-    come along with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast)
-    and sums in float64: S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA
-    and correlations, but not `mixed` or CCA of nearly dependent neurons.
+    `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j) come along
+    with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast) and sums in
+    float64: S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA and correlations, but
+    not `mixed` or CCA of nearly dependent neurons.
     """
 
     def __init__(
@@ -193,9 +193,9 @@ class LayerMoments:
 class PairMoments:
     """Two layers over the same words: `cross` S_xy, `fourth` Σ‖x − μ_x‖²‖y − μ_y‖².
 
-    `same` says that x and y hold the same numbers: one layer with itself, or a copy (means equal and x − y
-    without variance, both up to rounding). A layer is wholly similar to itself even where neurons, or all of
-    it, are constant.
+    `same` says that x and y hold the same numbers: one layer with itself, or a copy (means equal and x − y without
+    variance, both up to rounding). A layer is wholly similar to itself even where neurons, or all of it, are
+    constant.
     """
 
     x: LayerMoments
@@ -209,9 +209,9 @@ class PairMoments:
 class Moments:
     """What one pass over the words leaves; made by `MomentsAccumulator`, `merge` and `subtract`.
 
-    `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` is Σ‖x_l − μ_l‖²(x_k − μ_k) for neuron k, and `fourth[l, m]`
-    Σ‖x_l − μ_l‖²‖x_m − μ_m‖²; both are NaN for pairs of layers that are not kept. `floor[k]` is what rounding
-    alone may leave in S_kk of a constant neuron.
+    `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` is Σ‖x_l − μ_l‖²(x_k − μ_k) for neuron k, and `fourth[l, m]` Σ‖x_l −
+    μ_l‖²‖x_m − μ_m‖²; both are NaN for pairs of layers that are not kept. `floor[k]` is what rounding alone may leave
+    in S_kk of a constant neuron.
     """
 
     widths: tuple[int, ...]

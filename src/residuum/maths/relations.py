@@ -1,8 +1,7 @@
 """Similarity of layers as agreement of what they say about pairs of words: RSA and mutual nearest neighbours.
 
-Each layer is turned into a matrix over pairs of words (distances, or who is a neighbour of whom); two layers
-are as similar as the cosine of the two matrices. The cost grows with the square of the words, so a sample of
-them is taken.
+Each layer is turned into a matrix over pairs of words (distances, or who is a neighbour of whom); two layers are as
+similar as the cosine of the two matrices. The cost grows with the square of the words, so a sample of them is taken.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,9 +43,8 @@ def rsa(
 ) -> Relations:
     """Representational similarity analysis: how two layers' distances between words correlate, in [−1, 1].
 
-    Kriegeskorte et al. (2008). Neurons are centred first, so that cosines do not all sit near 1; with
-    `cosine` and `euclidean` the value is invariant to rotation and scale. Distances that are all alike
-    correlate 0.
+    Kriegeskorte et al. (2008). Neurons are centred first, so that cosines do not all sit near 1; with `cosine` and
+    `euclidean` the value is invariant to rotation and scale. Distances that are all alike correlate 0.
     """
     if distance not in DISTANCES or correlation not in CORRELATIONS:
         raise SettingError(
@@ -67,8 +65,8 @@ def knn(
 ) -> Relations:
     """Mutual k-nearest-neighbour overlap: the mean share of a word's `neighbours` in x that it also has in y.
 
-    Huh et al. (2024), with Euclidean distances, in [0, 1]; two unrelated layers share k/(n − 1). Of equally
-    near words the earlier is the neighbour.
+    Huh et al. (2024), with Euclidean distances, in [0, 1]; two unrelated layers share k/(n − 1). Of equally near
+    words the earlier is the neighbour.
     """
     if neighbours < 1:
         raise SettingError(f"neighbours is {neighbours}; expected at least 1.")

@@ -1,12 +1,11 @@
 """How alike two layers are: the measures of Wu et al. (2020) and their kin, for two arrays or all layers.
 
-All measures compare X and Y, `words × neurons` of two layers over the same words, neurons centred. In
-`MEASURES`, the measures with source "moments" need only one pass (`residuum.maths.moments`), "arrays" need
-the activations, "attention" and "attention moments" need attention weights (`residuum.maths.attention`).
+All measures compare X and Y, `words × neurons` of two layers over the same words, neurons centred. In `MEASURES`, the
+measures with source "moments" need only one pass (`residuum.maths.moments`), "arrays" need the activations,
+"attention" and "attention moments" need attention weights (`residuum.maths.attention`).
 
-Definitions where the formulas have none. A constant neuron correlates 0 with everything but itself, and a
-layer without variance has similarity 0 to every other; a layer and itself, or its copy, have similarity 1
-throughout.
+Definitions where the formulas have none. A constant neuron correlates 0 with everything but itself, and a layer
+without variance has similarity 0 to every other; a layer and itself, or its copy, have similarity 1 throughout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ Source = Literal["moments", "arrays", "attention", "attention moments"]
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: the name it has in the paper, what it is computed from, and the options it takes."""
+    """One measure: what it is computed from, its name in the paper, its options, and the lowest value it can take."""
 
     source: Source
     symmetric: bool
@@ -46,7 +45,7 @@ MEASURES: Mapping[str, Measure] = {
     "cka": Measure("moments", True, "ckasim"),
     "cka_debiased": Measure("moments", True, lowest=-1.0),
     "procrustes": Measure("moments", True),
-    "cka_rbf": Measure("arrays", True, "ckasim, RBF", ("fraction", "batch", "debiased", "rng")),
+    "cka_rbf": Measure("arrays", True, "ckasim, RBF", ("fraction", "batch", "debiased", "rng"), lowest=-1.0),
     "rsa": Measure("arrays", True, "", ("distance", "correlation", "sample", "rng"), lowest=-1.0),
     "knn": Measure("arrays", True, "", ("neighbours", "sample", "rng")),
     "attention_norm": Measure("attention", False, "attnsim, matrix norm"),
@@ -62,8 +61,8 @@ def similarity(x: Any, y: Any, measure: str = "cka", **options: Any) -> float:
     """The similarity of two layers over the same words, x to y, for numpy or torch `words × neurons` arrays.
 
     For attention measures x and y are attention weights, `heads × words × words` of one sentence or a list of
-    sentences. `MEASURES[measure].options` names the options; they are explained at the functions of that
-    name.
+    sentences. `MEASURES[measure].options` names the options; `MomentOptions`, `kernels.cka_rbf`, `relations.rsa` and
+    `relations.knn` explain them.
     """
     _check_options([measure], options)
     source = MEASURES[measure].source
@@ -100,9 +99,10 @@ def similarity_matrices(
     formulas = {measure: _formula(measure) for measure in measures}
     settings = MomentOptions(**options)
     matrices = {measure: np.full((moments.n_layers, moments.n_layers), np.nan) for measure in measures}
-    spectra = {i: LayerSpectra(moments.layer(i)) for i, j in moments.pairs if i == j}
+    kept = {"variance": settings.variance, "standardize": settings.standardize}
+    spectra = {i: LayerSpectra(moments.layer(i), **kept) for i, j in moments.pairs if i == j}
     for i, j in moments.pairs:
-        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings)
+        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings.top_k)
         for measure, formula in formulas.items():
             forward, backward = (1.0, 1.0) if pair.moments.same else formula(pair)
             matrices[measure][i, j], matrices[measure][j, i] = forward, backward
@@ -126,9 +126,9 @@ def array_similarity_matrix(layers: Sequence[Any], measure: str, **options: Any)
 class MomentOptions:
     """The options of the measures from moments.
 
-    `top_k` averages only the k neurons or canonical correlations that are most alike (all if fewer);
-    `variance` is the share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1
-    before them, as the code published with the paper does and the paper does not.
+    `top_k` averages only the k neurons or canonical correlations that are most alike (all if fewer); `variance` is
+    the share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before them, as the
+    code published with the paper does and the paper does not.
     """
 
     top_k: int | None = None
@@ -147,13 +147,11 @@ class _Decomposed:
     moments: PairMoments
     x: LayerSpectra
     y: LayerSpectra
-    options: MomentOptions
+    top_k: int | None
 
     @cached_property
     def canonical(self) -> Canonical:
-        variance, standardize = self.options.variance, self.options.standardize
-        x = self.x.principal(variance, standardize=standardize)
-        return canonical(self.moments, x, self.y.principal(variance, standardize=standardize))
+        return canonical(self.moments, self.x.principal, self.y.principal)
 
 
 def _neuron(pair: _Decomposed) -> tuple[float, float]:
@@ -162,20 +160,20 @@ def _neuron(pair: _Decomposed) -> tuple[float, float]:
     norms = np.outer(m.x.deviation, m.y.deviation)
     correlation = np.divide(np.abs(m.cross), norms, out=np.zeros_like(m.cross), where=norms > 0)
     correlation = np.minimum(correlation, 1.0)
-    top_k = pair.options.top_k
+    top_k = pair.top_k
     return _mean_of_best(correlation.max(axis=1), top_k), _mean_of_best(correlation.max(axis=0), top_k)
 
 
 def _mixed(pair: _Decomposed) -> tuple[float, float]:
     """Mean over the neurons of one layer of R of the regression on all neurons of the other."""
-    m, top_k = pair.moments, pair.options.top_k
+    m, top_k = pair.moments, pair.top_k
     swapped = PairMoments(m.y, m.x, m.cross.T, m.fourth, m.same)
     forward, backward = regression_fit(m, pair.y), regression_fit(swapped, pair.x)
     return _mean_of_best(forward, top_k), _mean_of_best(backward, top_k)
 
 
 def _svcca(pair: _Decomposed) -> tuple[float, float]:
-    value = pair.canonical.mean(pair.options.top_k)
+    value = pair.canonical.mean(pair.top_k)
     return value, value
 
 
@@ -197,8 +195,8 @@ def _cka(pair: _Decomposed) -> tuple[float, float]:
 def _cka_debiased(pair: _Decomposed) -> tuple[float, float]:
     """CKA with the unbiased HSIC of Song et al. (2012): about 0 for unrelated layers, however few the words.
 
-    For centred X and Y with linear kernels, where 1ᵀXXᵀ = 0, their estimate is, without forming n × n
-    matrices, HSIC ∝ ‖S_xy‖² − n/(n − 2) Σ‖x‖²‖y‖² + tr S_xx tr S_yy / ((n − 1)(n − 2)).
+    For centred X and Y with linear kernels, where 1ᵀXXᵀ = 0, their estimate is, without forming n × n matrices, HSIC
+    ∝ ‖S_xy‖² − n/(n − 2) Σ‖x‖²‖y‖² + tr S_xx tr S_yy / ((n − 1)(n − 2)).
     """
     m = pair.moments
     if m.x.n <= 3:
@@ -223,8 +221,7 @@ def _procrustes(pair: _Decomposed) -> tuple[float, float]:
     """‖S_xy‖_* / √(tr S_xx tr S_yy): the cosine of X and the Y that is best rotated onto it.
 
     Equals 1 − d²/2 for d the orthogonal Procrustes distance of X and Y scaled to Frobenius norm 1; in [0, 1],
-    invariant to rotation and scale. Layers of different width compare as if the narrower had constant neurons
-    more.
+    invariant to rotation and scale. The narrower of two layers counts as if it had constant neurons besides.
     """
     m = pair.moments
     if m.x.trace == 0 or m.y.trace == 0:

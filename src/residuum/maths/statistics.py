@@ -1,7 +1,6 @@
 """Intervals and tests: jackknife, bootstrap, paired permutation, Pearson correlation with Fisher's interval.
 
-Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of
-sentences.
+Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +37,10 @@ def jackknife(
 ) -> Interval:
     """The interval of a value θ from its values θ_(j) with one group of sentences left out at a time.
 
-    Busing, Meijer and van der Leeden (1999), for groups of unequal `sizes` m_j (n in all, h_j = n/m_j): θ_J =
-    gθ − Σ(1 − 1/h_j) θ_(j) is θ without its bias, se² = mean_j (h_j θ − (h_j − 1) θ_(j) − θ_J)² / (h_j − 1).
-    The interval reaches t·se (Student's t, g − 1 degrees of freedom) beyond both θ and θ_J, and is cut at
-    `bounds`. A bias that falls more slowly than 1/n, as that of CCA with many unrelated directions, is not
-    seen.
+    Busing, Meijer and van der Leeden (1999), for groups of unequal `sizes` m_j (n in all, h_j = n/m_j): θ_J = gθ −
+    Σ(1 − 1/h_j) θ_(j) is θ without its bias, se² = mean_j (h_j θ − (h_j − 1) θ_(j) − θ_J)² / (h_j − 1). The interval
+    reaches t·se (Student's t, g − 1 degrees of freedom) beyond both θ and θ_J, and is cut at `bounds`. A bias that
+    falls more slowly than 1/n, as that of CCA with many unrelated directions, is not seen.
     """
     _check_level(level)
     theta, left_out = np.asarray(value, dtype=np.float64), np.asarray(leave_one_out, dtype=np.float64)

@@ -89,10 +89,13 @@ def _map_panel(similarity: pd.DataFrame, main: str) -> Panel:
 
 
 def _curve_panels(table: pd.DataFrame, main: str) -> list[Panel]:
-    return [_curve_panel(table[table["curve"] == curve], curve, main) for curve in known_curves_first(table["curve"])]
+    return [
+        _curve_panel(table.loc[table["curve"] == curve], curve, main) for curve in known_curves_first(table["curve"])
+    ]
 
 
-def _curve_panel(rows: pd.DataFrame, curve: str, main: str) -> Panel:
+def _curve_panel(table: pd.DataFrame, curve: str, main: str) -> Panel:
+    rows = table.loc[table["curve"] == curve]
     views = tuple(
         View(
             key=measure,

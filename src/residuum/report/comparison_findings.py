@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from residuum.report.wording import count, interval, layer_range, listed
 from residuum.results import Run
 
 SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,21 @@ class ComparisonSummary:
 
 def summarise_comparison(run: Run) -> ComparisonSummary:
     """Find what is worth saying first, all of it by one measure: CKA, or the first that was measured."""
-    similarity, curves, layers = run.tables["similarity"], run.tables["curves"], run.tables["layers"]
-    measures = tuple(dict.fromkeys(similarity["measure"]))
+    similarity, curves, layers = run.tables["similarity"], run.tables["curves"], _records(run.tables["layers"])
+    measures = tuple(similarity["measure"].unique().tolist())
     main = main_measure(measures)
-    average, step = (_curve(curves, curve, main) for curve in ("layer_average", "to_next_layer"))
+    averages = _records(curves, curve="layer_average", measure=main)
+    steps = _records(curves, curve="to_next_layer", measure=main)
+    has_intervals = similarity["low"].notna().to_numpy().any()
     return ComparisonSummary(
-        models=tuple(_profile(str(name), own, average) for name, own in layers.groupby("model", sort=False)),
+        models=tuple(_profile(model, layers, averages) for model in dict.fromkeys(row["model"] for row in layers)),
         measures=measures,
         main=main,
         words=run.summary.get("words"),
-        groups=run.summary.get("groups") if similarity["low"].notna().any() else None,
+        groups=run.summary.get("groups") if has_intervals else None,
         sampled=run.summary.get("words sampled"),
-        closest=_closest(similarity[similarity["measure"] == main]),
-        largest_step=_largest_step(step, layers),
+        closest=_closest(_records(similarity, measure=main)),
+        largest_step=_largest_step(steps, layers),
         left_out=str(run.summary.get("left out", "")),
     )
 
@@ -98,53 +102,52 @@ def comparison_findings(summary: ComparisonSummary) -> list[Finding]:
     return [finding for finding in findings if finding.text]
 
 
-def _curve(curves: pd.DataFrame, curve: str, measure: str) -> pd.DataFrame:
-    return curves[(curves["curve"] == curve) & (curves["measure"] == measure)]
+def _records(frame: pd.DataFrame, **where: str) -> list[Row]:
+    """The rows where all of `where` holds, without those whose value is missing."""
+    for column, wanted in where.items():
+        frame = frame.loc[frame[column] == wanted]
+    if "value" in frame.columns:
+        frame = frame.loc[frame["value"].notna()]
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def _profile(name: str, layers: pd.DataFrame, average: pd.DataFrame) -> ModelProfile:
-    own = average[average["model"] == name].dropna(subset=["value"])
-    top = own.loc[own["value"].idxmax()] if len(own) else None
-    counted = layers["constant"].notna().all()
+def _profile(model: str, layers: list[Row], averages: list[Row]) -> ModelProfile:
+    own = [row for row in layers if row["model"] == model]
+    mine = [row for row in averages if row["model"] == model]
+    top = max(mine, key=lambda row: row["value"], default=None)
+    counted = all(pd.notna(row["constant"]) for row in own)
     return ModelProfile(
-        name=name,
-        layers=tuple(int(layer) for layer in layers["layer"]),
-        neurons=int(layers["neurons"].sum()),
-        constant=_constant(layers) if counted else None,
-        repetition=float(own["value"].mean()) if len(own) else np.nan,
-        top_layer=None if top is None else int(top["layer"]),
-        top_average=None if top is None else _estimate(top),
+        name=model,
+        layers=tuple(int(row["layer"]) for row in own),
+        neurons=sum(int(row["neurons"]) for row in own),
+        constant={int(row["layer"]): int(row["constant"]) for row in own if row["constant"] > 0} if counted else None,
+        repetition=float(np.mean([row["value"] for row in mine])) if mine else np.nan,
+        top_layer=int(top["layer"]) if top else None,
+        top_average=_estimate(top) if top else None,
     )
 
 
-def _constant(layers: pd.DataFrame) -> dict[int, int]:
-    found = layers[layers["constant"] > 0]
-    return {int(layer): int(n) for layer, n in zip(found["layer"], found["constant"], strict=True)}
-
-
-def _estimate(row: pd.Series) -> Estimate:
+def _estimate(row: Row) -> Estimate:
     return Estimate(*(float(row.get(part, np.nan)) for part in ("value", "low", "high", "null")))
 
 
-def _closest(rows: pd.DataFrame) -> LayerPair | None:
+def _closest(pairs: list[Row]) -> LayerPair | None:
     """The two most alike layers of different models; of one model where there is no other."""
-    across = rows[rows["model_a"] != rows["model_b"]]
-    others = across if len(across) else rows[rows["layer_a"] != rows["layer_b"]]
-    others = others.dropna(subset=["value"])
-    if others.empty:
+    across = [row for row in pairs if row["model_a"] != row["model_b"]]
+    others = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
+    row = max(others, key=lambda row: row["value"], default=None)
+    if row is None:
         return None
-    row = others.loc[others["value"].idxmax()]
     return LayerPair(row["model_a"], int(row["layer_a"]), row["model_b"], int(row["layer_b"]), _estimate(row))
 
 
-def _largest_step(step: pd.DataFrame, layers: pd.DataFrame) -> LayerPair | None:
-    step = step.dropna(subset=["value"])
-    if step.empty:
+def _largest_step(steps: list[Row], layers: list[Row]) -> LayerPair | None:
+    row = min(steps, key=lambda row: row["value"], default=None)
+    if row is None:
         return None
-    row = step.loc[step["value"].idxmin()]
-    own = layers.loc[layers["model"] == row["model"], "layer"]
-    following = int(own[own > row["layer"]].min())
-    return LayerPair(row["model"], int(row["layer"]), row["model"], following, _estimate(row))
+    model, layer = row["model"], int(row["layer"])
+    following = min(int(other["layer"]) for other in layers if other["model"] == model and other["layer"] > layer)
+    return LayerPair(model, layer, model, following, _estimate(row))
 
 
 def _scope(summary: ComparisonSummary) -> str:

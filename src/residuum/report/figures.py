@@ -41,14 +41,16 @@ def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
     """
     _require_columns(frame, PAIR_COLUMNS)
     rows = _rows(frame, "measure", measure)
+    if rows.duplicated(list(PAIR_COLUMNS[1:5])).any():
+        raise DataError(f"The table has pairs of layers twice for {measure}; give the frame of one comparison.")
     blocks = _blocks(rows)
-    pairs = {key: block for key, block in rows.groupby(["model_a", "model_b"], sort=False)}
+    pairs = dict(list(rows.groupby(["model_a", "model_b"], sort=False)))
     traces = [
         _map_block(pairs[a.model, b.model], a, b, numbers=_length(blocks))
         for a, b in product(blocks, blocks)
         if (a.model, b.model) in pairs
     ]
-    return go.Figure(traces, _map_layout(blocks, measure, _colour_range(rows["value"])))
+    return go.Figure(traces, _map_layout(blocks, measure, _colour_range(rows["value"].to_numpy(dtype=float))))
 
 
 def curves(frame: pd.DataFrame, curve: str, measure: str | None = None) -> go.Figure:
@@ -59,12 +61,10 @@ def curves(frame: pd.DataFrame, curve: str, measure: str | None = None) -> go.Fi
     _require_columns(frame, CURVE_COLUMNS)
     rows = _rows(frame, "curve", curve)
     rows = _rows(rows, "measure", measure or main_measure(rows["measure"]))
-    figure = go.Figure(layout=_curve_layout(rows))
-    for place, (model, line) in enumerate(rows.groupby("model", sort=False)):
-        line = line.sort_values("layer")
-        colour = LINE_COLOURS[place % len(LINE_COLOURS)]
-        figure.add_traces([*_band(line, colour, place), _line(line, _plain(model), colour, place)])
-    return figure
+    models = [(str(model), own.sort_values("layer")) for model, own in rows.groupby("model", sort=False)]
+    bands = [_band(own, place) for place, (_, own) in enumerate(models) if own["low"].notna().to_numpy().any()]
+    lines = [_line(own, _plain(model), place) for place, (model, own) in enumerate(models)]
+    return go.Figure([*bands, *lines], _curve_layout(rows))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _require_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
 
 
 def _rows(frame: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    rows = frame[frame[column] == value]
+    rows = frame.loc[frame[column] == value]
     if rows.empty:
         there = ", ".join(frame[column].unique()) or "none"
         raise SettingError(f"The {column} {value} is not in the table; there are {there}.")
@@ -107,7 +107,7 @@ def _blocks(rows: pd.DataFrame) -> list[Block]:
     gap = max(0.25, len(layers) / 80)  # wide enough to see, whatever the number of layers
     blocks, start = [], 0.0
     for model, own in layers.groupby("model_a", sort=False):
-        blocks.append(Block(str(model), tuple(sorted(own["layer_a"])), start))
+        blocks.append(Block(str(model), tuple(sorted(own["layer_a"].tolist())), start))
         start = blocks[-1].end + gap
     return blocks
 
@@ -116,22 +116,22 @@ def _length(blocks: list[Block]) -> int:
     return sum(len(block.layers) for block in blocks)
 
 
-def _colour_range(values: pd.Series) -> tuple[float, float]:
+def _colour_range(values: np.ndarray) -> tuple[float, float]:
     """From the tenth below the lowest value to the tenth above the highest, so that the colours tell most."""
-    low, high = np.floor(values.min() * 10) / 10, np.ceil(values.max() * 10 - 1e-6) / 10
+    low, high = np.floor(np.nanmin(values) * 10) / 10, np.ceil(np.nanmax(values) * 10 - 1e-6) / 10
     return (float(low), float(high)) if high > low else (float(low), float(low) + 0.1)
 
 
 def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.Heatmap:
     """One pair of models."""
-    square = {part: _square(rows, part, a, b) for part in ("value", "low", "high", "null")}
+    value, low, high, null = _squares(rows, a, b)
     layers = np.meshgrid(a.layers, b.layers, indexing="ij")
-    beside = _interval_text(square["low"], 2) + ("" if np.isnan(square["null"]).all() else NULL_TEXT)
+    beside = _interval_text(low, 2) + ("" if np.isnan(null).all() else NULL_TEXT)
     return go.Heatmap(
         x=b.centres,
         y=a.centres,
-        z=square["value"],
-        customdata=np.stack([*layers, square["low"], square["high"], square["null"]], axis=-1),
+        z=value.tolist(),
+        customdata=np.stack([*layers, low, high, null], axis=-1).tolist(),
         coloraxis="coloraxis",
         hovertemplate=(
             f"<b>{_plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{_plain(b.model)}</b>, layer %{{customdata[1]}}"
@@ -144,9 +144,12 @@ def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.He
     )
 
 
-def _square(rows: pd.DataFrame, part: str, a: Block, b: Block) -> np.ndarray:
-    pivoted = rows.pivot(index="layer_a", columns="layer_b", values=part)
-    return pivoted.reindex(index=list(a.layers), columns=list(b.layers)).to_numpy(dtype=float).round(ROUNDING)
+def _squares(rows: pd.DataFrame, a: Block, b: Block) -> list[np.ndarray]:
+    """Value, low, high and null, each layers of a × layers of b; NaN where a pair is not in the table."""
+    parts = ["value", "low", "high", "null"]
+    pairs = pd.MultiIndex.from_product([a.layers, b.layers])
+    found = rows.set_index(["layer_a", "layer_b"])[parts].reindex(pairs).to_numpy(dtype=float).round(ROUNDING)
+    return list(found.T.reshape(len(parts), len(a.layers), len(b.layers)))
 
 
 def _interval_text(low: np.ndarray, place: int) -> str:
@@ -158,8 +161,9 @@ def _interval_text(low: np.ndarray, place: int) -> str:
 
 def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
     axis = {
-        "tickvals": [centre for block in blocks for centre in _labelled(block.centres, blocks)],
-        "ticktext": [str(layer) for block in blocks for layer in _labelled(block.layers, blocks)],
+        "tickvals": [centre for block in blocks for centre in block.centres],
+        "ticktext": list(_layer_labels(blocks)),
+        "tickangle": 0,
         "showgrid": False,
         "zeroline": False,
         "ticks": "",
@@ -168,8 +172,8 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
     return {
         "template": "none",
         "width": 720,
-        "height": 780,
-        "margin": {"l": 62, "r": 14, "t": 30, "b": 112},
+        "height": 800,
+        "margin": {"l": 62, "r": 14, "t": 50, "b": 112},
         "xaxis": {**axis, "range": [0, blocks[-1].end], "title": {"text": "layer", "standoff": 4}},
         "yaxis": {**axis, "range": [blocks[-1].end, 0], "scaleanchor": "x"},
         "coloraxis": {
@@ -177,7 +181,6 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
             "cmin": colours[0],
             "cmax": colours[1],
             "colorbar": {
-                "title": {"text": _plain(measure_term(measure).title), "side": "top"},
                 "orientation": "h",
                 "thickness": 12,
                 "len": 0.7,
@@ -189,15 +192,31 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
                 "nticks": 6,
             },
         },
+        # The name of the colours stands above them; plotly lets a title of the colour bar itself fall into the bar.
+        "title": {
+            "text": _plain(measure_term(measure).title),
+            "font": {"size": 13},
+            "xref": "paper",
+            "x": 0.5,
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "pad": {"b": 40},
+        },
         "annotations": list(_model_names(blocks)),
-        # With these the page fits the names again when its width changes.
-        "meta": {"models": [{"name": block.model, "layers": len(block.layers)} for block in blocks]},
+        # With these the page fits the labels again when its width changes.
+        "meta": {"models": [{"name": block.model, "layers": list(block.layers)} for block in blocks]},
     }
 
 
-def _labelled(places: Sequence[Any], blocks: list[Block]) -> Sequence[Any]:
-    """Every layer, or every second, third … where they are too many to label."""
-    return places[:: -(-_length(blocks) // AXIS_LABELS)]
+def _layer_labels(blocks: list[Block]) -> Iterator[str]:
+    """The number of every layer, or of every second, third … where they are too many to label."""
+    step = -(-_length(blocks) // AXIS_LABELS)
+    for block in blocks:
+        length = len(block.layers)
+        for i, layer in enumerate(block.layers):
+            free = i % step == 0 and (i == 0 or length - i >= step / 2)  # of the next model's first label
+            yield str(layer) if free else ""
 
 
 def _model_names(blocks: list[Block]) -> Iterator[dict[str, Any]]:
@@ -232,33 +251,36 @@ def shortened(name: str, room: int) -> str:
 
 def _curve_layout(rows: pd.DataFrame) -> dict[str, Any]:
     curve, measure = rows["curve"].iloc[0], rows["measure"].iloc[0]
-    depth = int(rows["layer"].max() - rows["layer"].min())
+    depth = max(rows["layer"].tolist()) - min(rows["layer"].tolist())
     return {
         "template": "none",
         "height": 420,
-        "margin": {"l": 62, "r": 14, "t": 12, "b": 48},
+        "margin": {"l": 56, "r": 14, "t": 30, "b": 44},
         "xaxis": {
             "title": {"text": "layer", "standoff": 6},
             "tick0": 0,
             "dtick": max(1, -(-depth // 12)),
             "zeroline": False,
             "showgrid": False,
+            "automargin": True,
         },
-        "yaxis": {"title": {"text": _plain(curve_term(curve).axis or measure_term(measure).title)}},
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+        "yaxis": {
+            "title": {"text": _plain(curve_term(curve).axis or measure_term(measure).title), "standoff": 10},
+            "automargin": True,
+        },
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "tracegroupgap": 0},
+        "showlegend": True,
         "hovermode": "closest",
     }
 
 
-def _band(line: pd.DataFrame, colour: str, place: int) -> list[go.Scatter]:
+def _band(line: pd.DataFrame, place: int) -> go.Scatter:
     bounded = line.dropna(subset=["low", "high"])
-    if bounded.empty:
-        return []
     layers, low, high = (bounded[column].tolist() for column in ("layer", "low", "high"))
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    band = go.Scatter(
+    red, green, blue = (int(_colour(place)[i : i + 2], 16) for i in (1, 3, 5))
+    return go.Scatter(
         x=layers + layers[::-1],
-        y=np.round(high + low[::-1], ROUNDING),
+        y=np.round(high + low[::-1], ROUNDING).tolist(),
         fill="toself",
         fillcolor=f"rgba({red},{green},{blue},0.2)",
         line={"width": 0},
@@ -267,23 +289,26 @@ def _band(line: pd.DataFrame, colour: str, place: int) -> list[go.Scatter]:
         legendgroup=str(place),
         showlegend=False,
     )
-    return [band]
 
 
-def _line(line: pd.DataFrame, name: str, colour: str, place: int) -> go.Scatter:
+def _line(line: pd.DataFrame, name: str, place: int) -> go.Scatter:
     bounds = line[["low", "high"]].to_numpy(dtype=float).round(ROUNDING)
     beside = _interval_text(bounds[:, 0], 0)
     return go.Scatter(
         x=line["layer"].tolist(),
-        y=line["value"].to_numpy(dtype=float).round(ROUNDING),
-        customdata=bounds,
+        y=line["value"].to_numpy(dtype=float).round(ROUNDING).tolist(),
+        customdata=bounds.tolist(),
         name=name,
         mode="lines+markers",
-        line={"color": colour, "width": 2.5, "dash": DASHES[place % len(DASHES)]},
+        line={"color": _colour(place), "width": 2.5, "dash": DASHES[place % len(DASHES)]},
         marker={"symbol": MARKERS[place % len(MARKERS)], "size": 8},
         legendgroup=str(place),
         hovertemplate=f"<b>{name}</b>, layer %{{x}}<br>value <b>%{{y:.3f}}</b>{beside}<extra></extra>",
     )
+
+
+def _colour(place: int) -> str:
+    return LINE_COLOURS[place % len(LINE_COLOURS)]
 
 
 def _plain(text: object) -> str:

@@ -48,9 +48,7 @@ _MEASURES = {
     "procrustes": Term(
         "Procrustes", "What is left in common after the best rotation of one layer onto the other; both scaled to one."
     ),
-    "cka_rbf": Term(
-        "RBF CKA", "CKA with a Gaussian kernel: near words count, far ones do not. On a sample of words."
-    ),
+    "cka_rbf": Term("RBF CKA", "CKA with a Gaussian kernel: near words count, far ones do not. On a sample of words."),
     "rsa": Term(
         "RSA", "Correlation of the two layers' tables of distances between all pairs of words. On a sample of words."
     ),

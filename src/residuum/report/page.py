@@ -10,7 +10,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from residuum.report.content import Panel, Section, Table
-from residuum.report.embedding import figure_data, json_block, script_block, script_hash, table_data
+from residuum.report.embedding import DIGITS, figure_data, json_block, script_block, script_hash, table_data
 
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
 
@@ -22,6 +22,8 @@ def render(sections: Sequence[Section], title: str) -> str:
     scripts = [script_block(get_plotlyjs()), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))]
     return environment.get_template("page.html").render(
         title=title,
+        several=len(sections) > 1,
+        digits=DIGITS,
         sections=[_section(section, f"run-{number}") for number, section in enumerate(sections, start=1)],
         style=Markup(_asset(environment, "style.css")),
         scripts=scripts,
@@ -72,11 +74,11 @@ def _lines(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(value, Mapping) and value:
             yield from _lines(value, f"{prefix}{name}.")
         else:
-            several = isinstance(value, list | tuple)
-            yield f"{prefix}{name}", [_shown(part) for part in (value if several else [value])]
+            values = value if isinstance(value, list | tuple) and value else [value]
+            yield f"{prefix}{name}", [_shown(part) for part in values]
 
 
 def _shown(value: Any) -> str:
-    if value is None or value == {}:
+    if value is None or value in ({}, [], ()):
         return "none"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)

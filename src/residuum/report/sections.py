@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from residuum.report.comparison import comparison_section
 from residuum.report.content import Finding, Section, Table
 from residuum.report.wording import count, number
@@ -19,7 +21,7 @@ def section(run: Run, source: str = "") -> Section:
 
 def _plain_section(run: Run, source: str) -> Section:
     """Any command: its summary and its tables."""
-    numbers = {key: _value(value) for key, value in run.summary.items() if isinstance(value, int | float)}
+    numbers = {key: _value(value) for key, value in run.summary.items() if isinstance(value, int | float | np.number)}
     words = {key: _value(value) for key, value in run.summary.items() if key not in numbers}
     return Section(
         command=run.command,
@@ -42,7 +44,7 @@ def _contents(run: Run) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
+    if isinstance(value, int | float | np.number):
         return number(value)
     if isinstance(value, dict):
         return "; ".join(f"{key} {_value(part)}" for key, part in value.items())

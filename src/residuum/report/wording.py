@@ -12,7 +12,7 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def number(value: int | float) -> str:
+def number(value: int | float | np.number) -> str:
     """A count in full, anything else with four significant digits."""
     return f"{value:,}" if isinstance(value, int | np.integer) else f"{value:.4g}"
 

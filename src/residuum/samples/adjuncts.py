@@ -7,32 +7,6 @@ from residuum.samples import lexicon, participants
 from residuum.samples.meanings import BE, BE_AT, Clause
 from residuum.samples.sources import Source
 
-TEMPORARY = frozenset(
-    [
-        "happy",
-        "sad",
-        "angry",
-        "hungry",
-        "sick",
-        "healthy",
-        "tired",
-        "clean",
-        "dirty",
-        "empty",
-        "expensive",
-        "cheap",
-        "ripe",
-        "hot",
-        "cold",
-        "dark",
-    ]
-)
-_MOMENTARY = frozenset({"immediately", "suddenly", "early", "again"})
-_COMPANIED = frozenset({"go", "travel", "return", "swim", "eat", "work", "sing", "pray", "play", "come"})
-_BENEFICIAL = frozenset({"buy", "write", "cook", "sew", "draw", "build"})
-_RIDDEN = ("car", "bus", "train", "bicycle", "motorcycle", "ship", "plane")
-_RIDES = frozenset({"travel", "return", "come"})
-
 
 def with_adjuncts(source: Source, clause: Clause, at_most: int) -> Clause:
     """The clause with at most so many adjuncts that fit it."""
@@ -64,7 +38,7 @@ def times_of(tense: str) -> tuple[str, ...]:
 def _with_time(source: Source, clause: Clause) -> Clause:
     """With a time of the tense, or as a habit where the verb may be one."""
     draw = source.draw
-    if clause.predicate == BE and clause.quality not in TEMPORARY:
+    if clause.predicate == BE and "passing" not in lexicon.adjectives()[clause.quality].traits:
         return clause
     if clause.predicate not in (BE, BE_AT):
         verb = lexicon.verbs()[clause.predicate]
@@ -78,12 +52,14 @@ def _with_time(source: Source, clause: Clause) -> Clause:
 
 
 def _may_be_habit(clause: Clause) -> bool:
-    indefinite = any(entity.determiner not in ("the", "bare", "this") for entity in clause.object)
+    told = (*clause.subject, *clause.object)
+    indefinite = any(entity.determiner not in ("the", "bare", "this") for entity in told)
     habitual = "hab" in lexicon.verbs()[clause.predicate].aspect
     return habitual and clause.tense == "present" and not clause.negated and not indefinite
 
 
 def with_place(source: Source, clause: Clause) -> Clause:
+    """With a place where the verb is at home, unless it has one."""
     if clause.ground or clause.predicate in (BE, BE_AT):
         return clause
     tags = lexicon.verbs()[clause.predicate].place
@@ -95,26 +71,25 @@ def with_place(source: Source, clause: Clause) -> Clause:
 
 
 def _with_manner(source: Source, clause: Clause) -> Clause:
+    """With an adverb: of manner, of the moment if no other time is said, or together for several."""
     if clause.negated or clause.frequency or clause.predicate in (BE, BE_AT):
         return clause
     several = len(clause.subject) > 1 or any(entity.number == "pl" for entity in clause.subject)
-    kind = "together" if several and source.draw.chance(0.5) else "manner"
-    fitting = source.words.adverbs(kind, clause.predicate)
-    if clause.time:
-        fitting = tuple(key for key in fitting if key not in _MOMENTARY)
+    kinds = ["manner"] + ["moment"] * (not clause.time) + ["together"] * several
+    fitting = [key for kind in kinds for key in source.words.adverbs(kind, clause.predicate)]
     return replace(clause, manner=source.draw.of(fitting)) if fitting else clause
 
 
 def _with_companion(source: Source, clause: Clause) -> Clause:
-    """With somebody, for somebody, or by some means of transport: whichever fits the verb."""
+    """With somebody, for somebody, or by some vehicle: whichever fits the verb."""
     draw, words = source.draw, source.words
-    rides = words.nouns(_RIDDEN)
-    if clause.predicate in _RIDES and rides and draw.chance(0.6):
+    aspect = lexicon.verbs()[clause.predicate].aspect if clause.predicate not in (BE, BE_AT) else ()
+    rides = words.nouns(("ridden",))
+    if "by" in aspect and rides and draw.chance(0.6):
         return replace(clause, means=draw.of(rides))
-    role = "companion" if clause.predicate in _COMPANIED else "beneficiary"
-    if role == "beneficiary" and clause.predicate not in _BENEFICIAL:
+    role = "companion" if "with" in aspect else "beneficiary" if "for" in aspect else ""
+    if not role or clause.manner == "together" or clause.subject[0].kind == "pronoun":
         return clause
     other = participants.companion(draw, words)
     taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
-    plain = clause.manner != "together" and clause.subject[0].kind != "pronoun"
-    return replace(clause, **{role: other}) if plain and other.lexeme not in taken else clause
+    return clause if other.lexeme in taken else replace(clause, **{role: other})

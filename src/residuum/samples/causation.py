@@ -15,8 +15,6 @@ from residuum.samples.vocabulary import Vocabulary
 
 QUESTIONS = ("cause", "effect")
 _ARTICLES = ("a", "the")
-# what somebody always is, so that it is no cause and no effect itself
-_LASTING = ("aged", "young", "brave", "clever", "friendly", "patient", "polite", "strict")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,8 @@ def _participant(draw: Draw, words: Vocabulary, right: Link, wrong: Link, split:
 
 def _noun(draw: Draw, words: Vocabulary, who: tuple[str, ...]) -> Entity:
     key = draw.of(words.nouns(who))
-    fitting = [adjective for adjective in words.adjectives(key) if adjective in _LASTING]
+    lasting = [adjective.key for adjective in lexicon.adjectives().values() if "character" in adjective.traits]
+    fitting = [adjective for adjective in words.adjectives(key) if adjective in lasting]
     return Entity(key, adjectives=(draw.of(fitting),)) if fitting and draw.chance(0.6) else Entity(key)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from residuum.samples import lexicon, participants
-from residuum.samples.adjuncts import TEMPORARY, with_adjuncts
+from residuum.samples.adjuncts import with_adjuncts
 from residuum.samples.draws import Draw
 from residuum.samples.lexicon import Verb
 from residuum.samples.meanings import BE, BE_AT, Clause, Entity, Meaning, Tense
@@ -14,29 +14,12 @@ from residuum.samples.vocabulary import Vocabulary
 
 FRAMES = {"t": 0.42, "i": 0.16, "m": 0.1, "l": 0.05, "e": 0.04, "d": 0.08, BE: 0.1, BE_AT: 0.05}
 ANY = Freedom()
-UNGRADED = frozenset(
-    {
-        "red",
-        "white",
-        "black",
-        "green",
-        "blue",
-        "yellow",
-        "brown",
-        "round",
-        "empty",
-        "ripe",
-        "rotten",
-        "healthy",
-        "modern",
-    }
-)
 _TENSES = {
     "once": {"past": 0.6, "future": 0.4},
     "stat": {"past": 0.5, "present": 0.5},
     "dyn": {"past": 0.45, "present": 0.3, "future": 0.25},
     "lasting": {"past": 0.4, "present": 0.6},
-    "temporary": {"past": 0.45, "present": 0.4, "future": 0.15},
+    "passing": {"past": 0.45, "present": 0.4, "future": 0.15},
 }
 _ATTEMPTS = 300
 
@@ -118,7 +101,7 @@ def _tense(draw: Draw, aspect: str, asked: Tense | None) -> Tense | None:
 def _objects(source: Source, verb: Verb, negated: bool, free: Freedom) -> tuple[Entity, ...]:
     """The object, now and then with another; a negated one may be indefinite (not a book: kein Buch)."""
     stative = verb.is_stative
-    freedom = replace(free, indefinite=not stative, counted=free.counted and verb.frame == "t")
+    freedom = replace(free, indefinite=not stative, counted=free.counted and verb.frame == "t" and not stative)
     first = participants.object_(source.draw, source.words, verb.object, freedom)
     if free.group and not negated and not first.adjectives and verb.frame == "t" and source.draw.chance(0.1):
         second = participants.another(source.draw, source.words, verb.object, first)
@@ -143,12 +126,11 @@ def _is_among(words: Vocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
 def _quality_clause(source: Source, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
     draw, words = source.draw, source.words
     quality = lexicon.adjectives()[draw.of(words.qualities)]
-    temporary = quality.key in TEMPORARY
-    chosen = _tense(draw, "temporary" if temporary else "lasting", tense)
+    chosen = _tense(draw, "passing" if "passing" in quality.traits else "lasting", tense)
     if chosen is None:
         return None
     subject = participants.subject(draw, words, quality.applies, replace(free, described=False, indefinite=False))
-    very = not negated and quality.key not in UNGRADED and draw.chance(0.2)
+    very = not negated and "ungraded" not in quality.traits and draw.chance(0.2)
     return Clause(BE, subject, quality=quality.key, very=very, tense=chosen, negated=negated)
 
 
@@ -163,7 +145,7 @@ def _location_clause(source: Source, tense: Tense | None, negated: bool, free: F
     tags = draw.of(tuple(where))
     if not words.nouns(tags) or not words.nouns(where[tags]):
         return None
-    chosen = _tense(draw, "temporary", tense)
+    chosen = _tense(draw, "passing", tense)
     if chosen is None:
         return None
     subject = participants.subject(draw, words, tags, replace(free, indefinite=False, group=False))
@@ -176,6 +158,8 @@ def is_sensible(clause: Clause) -> bool:
     That somebody did not greet a man is odd in all languages, as it leaves open which; so this is out too.
     """
     if clause.negated and any(_is_some_animate(entity) for entity in clause.object):
+        return False
+    if clause.predicate in ("clean", "wash") and any("clean" in entity.adjectives for entity in clause.object):
         return False
     own = [*clause.subject, *clause.object]
     own += [entity for entity in (clause.recipient, clause.ground) if entity]

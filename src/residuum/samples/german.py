@@ -25,6 +25,7 @@ _PRONOUNS = {
     "we": ({"Nom": "wir", "Acc": "uns", "Dat": "uns"}, "Number=Plur|Person=1"),
     "they": ({"Nom": "sie", "Acc": "sie", "Dat": "ihnen"}, "Number=Plur|Person=3"),
 }
+_INDEFINITE = (*NUMERALS, "many", "a", "bare")
 _AGREEMENT = {"i": "1Sing", "we": "1Plur", "they": "3Plur"}
 _SEIN = {
     "past": {"1Sing": "war", "3Sing": "war", "Plur": "waren"},
@@ -134,22 +135,28 @@ def _finite(table: dict[str, str], agreement: str, lemma: str, tense: str, upos:
 
 
 def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phrase | Word | None]:
-    """Pronouns first, then time, recipient and object; what nicht stands before: manner, means, place."""
+    """Pronouns first, then time, recipient and object; what nicht stands before: manner, means, place.
+
+    Manner is said before an indefinite object: sie kochte schnell eine Suppe.
+    """
     if clause.predicate in (BE, BE_AT):
         return [time]
     object_, governed = _object(clause, head)
     is_pronoun = bool(clause.object) and clause.object[0].kind == "pronoun"
     recipient = clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl:arg")
     negation = _nicht(head) if clause.negated and not _says_kein(clause) else None
+    manner = _adverb(clause.manner, head)
+    indefinite = bool(clause.object) and clause.object[0].determiner in _INDEFINITE
     means = clause.means and _prepositional("mit", _entity(Entity(clause.means), "Dat")).under(head, "obl")
     return [
         object_ if is_pronoun else None,
         time,
         _adverb(clause.frequency, head),
         recipient,
+        manner if indefinite else None,
         None if is_pronoun else object_,
         negation,
-        _adverb(clause.manner, head),
+        None if indefinite else manner,
         _with(clause.companion, "mit", "Dat", head),
         means or None,
         _with(clause.beneficiary, "für", "Acc", head),
@@ -339,7 +346,7 @@ def _placed(place: Entity, role: str) -> Phrase:
     """A place where something is (`rest`) or goes (`goal`), with the preposition that the noun asks for."""
     if place.kind == "name":
         return _placed_name(place, role)
-    rest, goal, _ = lexicon.places()[place.lexeme].de.split()
+    rest, goal = lexicon.places()[place.lexeme].de.split()
     preposition = rest if role == "rest" else goal
     case = "Acc" if role == "goal" and preposition in ("in", "an", "auf") else "Dat"
     return _prepositional(preposition, _entity(place, case))

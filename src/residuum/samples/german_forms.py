@@ -16,11 +16,8 @@ CONTRACTIONS = {
     ("in", "dem"): "im",
     ("in", "das"): "ins",
     ("an", "dem"): "am",
-    ("an", "das"): "ans",
     ("zu", "dem"): "zum",
     ("zu", "der"): "zur",
-    ("von", "dem"): "vom",
-    ("bei", "dem"): "beim",
 }
 _CASES = ("Nom", "Acc", "Dat", "Gen")
 _COLUMNS = ("m", "f", "n", "pl")

@@ -43,7 +43,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Place:
-    """How a place is said: prepositions of rest (English), of rest, goal and source (German), Swahili's -ni form."""
+    """How a place is said: the preposition of rest (English), those of rest and goal (German), Swahili's -ni form."""
 
     key: str
     en: str
@@ -69,7 +69,8 @@ class Verb:
     """A verb: its frame, aspect, what it takes as subject and object, and where it happens.
 
     Frames: i intransitive, t transitive, d with a recipient, m motion to a goal, l with the place where, e with a
-    place as object. Aspects: dyn (goes on), stat (a state), once (no present), hab (may be a habit).
+    place as object. Aspects: dyn (goes on), stat (a state), once (no present); then hab (may be a habit), and whether
+    it is done with somebody, for somebody, or by some vehicle.
     """
 
     key: str
@@ -91,10 +92,14 @@ class Verb:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective: the nouns that it fits, and its opposite if it has one."""
+    """An adjective: the nouns that it fits, and its opposite if it has one.
+
+    Traits: passing (a state that ends), ungraded (not more or less), colour, character (what somebody always is).
+    """
 
     key: str
     applies: tuple[str, ...]
+    traits: tuple[str, ...]
     antonym: str
     en: str
     de: str
@@ -104,7 +109,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Adverb:
-    """An adverb of manner or frequency, or together; with the verbs that it fits."""
+    """An adverb of manner, of the moment or of frequency, or together; with the verbs that it fits."""
 
     key: str
     kind: str
@@ -154,7 +159,7 @@ def verbs() -> dict[str, Verb]:
 @cache
 def adjectives() -> dict[str, Adjective]:
     """The adjectives by key."""
-    return _table("adjectives", Adjective, "applies")
+    return _table("adjectives", Adjective, "applies", "traits")
 
 
 @cache

@@ -7,34 +7,7 @@ from residuum.samples.draws import Draw
 from residuum.samples.meanings import NUMERALS, PRONOUNS, Entity, Number
 from residuum.samples.vocabulary import Vocabulary
 
-_RELATED = (
-    "friend",
-    "neighbour",
-    "mother",
-    "father",
-    "grandmother",
-    "grandfather",
-    "teacher",
-    "doctor",
-    "guest",
-    "lawyer",
-)
-_OWNED = ("pet", "farm", "goods", "vehicle", "home", "letter", "key", "gift", "poem", "song", "story")
-_OWNED_PLACES = ("house", "garden", "office", "shop", "field", "hotel", "room", "restaurant", "workshop")
-_INDEFINITE_PLACES = (
-    "hotel",
-    "restaurant",
-    "village",
-    "shop",
-    "house",
-    "school",
-    "factory",
-    "church",
-    "library",
-    "hospital",
-    "island",
-)
-_COLOURS = ("red", "white", "black", "green", "blue", "yellow", "brown")
+_INDEFINITE_PLACES = ("hotel", "restaurant", "village", "shop", "house", "school", "church", "hospital", "island")
 
 
 @dataclass(frozen=True)
@@ -53,7 +26,7 @@ def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom)
     options = _options(words, tags, noun=0.55, name=0.27)
     if "person" in tags and free.pronoun:
         options["pronoun"] = 0.1
-    if len(words.nouns(tags)) > 1 and free.group and lexicon.nouns()[words.nouns(tags)[0]].is_animate:
+    if free.group and _may_be_several(words, tags):
         options["group"] = 0.1
     choice = draw.weighted(options)
     if choice == "group":
@@ -118,7 +91,7 @@ def place(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> Entity:
     key = draw.of(words.nouns(tags))
     if key in _INDEFINITE_PLACES and draw.chance(0.12):
         return _described(draw, words, Entity(key, determiner="a"), 0.5)
-    if key in _OWNED_PLACES and draw.chance(0.08):
+    if "owned" in lexicon.nouns()[key].tags and draw.chance(0.08):
         return replace(Entity(key), possessor=_owner(draw, words))
     return _described(draw, words, Entity(key), 0.12)
 
@@ -139,6 +112,12 @@ def _options(words: Vocabulary, tags: tuple[str, ...], *, noun: float, name: flo
         types.append("PER")
     types = [type for type in types if words.names(type)]
     return options | {type: name / len(types) for type in types}
+
+
+def _may_be_several(words: Vocabulary, tags: tuple[str, ...]) -> bool:
+    """Whether two of these nouns go together: Swahili has no concord for things of two classes."""
+    keys = words.nouns(tags)
+    return len(keys) > 1 and all(lexicon.nouns()[key].is_animate for key in keys)
 
 
 def _named(key: str, surname: str = "") -> Entity:
@@ -163,7 +142,7 @@ def _determined(draw: Draw, words: Vocabulary, key: str, free: Freedom, as_objec
         weights |= {"numeral": 0.06, "many": 0.03, "all": 0.04}
     if free.counted and noun.is_human and not as_object:
         weights["every"] = 0.02
-    if key in _RELATED or (not noun.is_human and not set(noun.tags).isdisjoint(_OWNED)):
+    if "owned" in noun.tags:
         weights["owned"] = 0.12
     choice = draw.weighted(weights)
     if choice == "owned":
@@ -196,7 +175,7 @@ def _described(draw: Draw, words: Vocabulary, entity: Entity, probability: float
     if not fitting or not draw.chance(probability):
         return entity
     first = draw.of(fitting)
-    colours = [key for key in fitting if key in _COLOURS]
-    if first not in _COLOURS and colours and draw.chance(0.2):
+    colours = [key for key in fitting if "colour" in lexicon.adjectives()[key].traits]
+    if first not in colours and colours and draw.chance(0.2):
         return replace(entity, adjectives=(first, draw.of(colours)))
     return replace(entity, adjectives=(first,))

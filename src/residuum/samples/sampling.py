@@ -63,9 +63,17 @@ def sample_linked(
 def _differ(first: Clause, second: Clause) -> bool:
     """Whether two clauses have other subjects and tell different things."""
     subjects = {entity.lexeme for entity in first.subject}
-    return first.predicate != second.predicate and subjects.isdisjoint(
+    return not _is_same_verb(first, second) and subjects.isdisjoint(
         entity.lexeme for entity in (*second.subject, *second.object)
     )
+
+
+def _is_same_verb(first: Clause, second: Clause) -> bool:
+    """Whether two clauses have one verb in English, which says two things by `watched` and by `fell`."""
+    verbs = lexicon.verbs()
+    if first.predicate not in verbs or second.predicate not in verbs:
+        return first.predicate == second.predicate
+    return verbs[first.predicate].en.split()[0] == verbs[second.predicate].en.split()[0]
 
 
 def sample_shared(source: Source) -> Meaning:
@@ -81,10 +89,21 @@ def sample_shared(source: Source) -> Meaning:
             negated=False,
             adjuncts=0,
             subject=first.subject,
-            fits=lambda clause: not lexicon.verbs()[clause.predicate].is_stative,
+            fits=_may_follow_motion,
         )
         if second is not None:
             return Meaning((first, replace(second, subject=())), "and", shared_subject=True)
+
+
+def _may_follow_motion(clause: Clause) -> bool:
+    """Whether it is something to do where one has come to: no state, and nothing of another place or the sea."""
+    verb = lexicon.verbs()[clause.predicate]
+    at_place = any(entity.lexeme in lexicon.places() or _is_city(entity) for entity in clause.object)
+    return not (verb.is_stative or at_place or "sea" in verb.place)
+
+
+def _is_city(entity: Entity) -> bool:
+    return entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC"
 
 
 def _with_relative(source: Source, clause: Clause, negated: bool | None) -> Clause | None:
@@ -108,10 +127,10 @@ def _with_relative(source: Source, clause: Clause, negated: bool | None) -> Clau
 
 
 def _may_end_in_relative(clause: Clause) -> bool:
-    """An object with a relative clause is last in English and German: no bracket and no adjunct after it."""
+    """An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it."""
     verb = lexicon.verbs()[clause.predicate]
     after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
-    return clause.tense != "future" and "~" not in verb.de and not any(after)
+    return clause.tense != "future" and not clause.negated and "~" not in verb.de and not any(after)
 
 
 def _may_have_relative(entity: Entity) -> bool:
@@ -149,4 +168,4 @@ def _shares_lexeme(clause: Clause, inner: Clause) -> bool:
     outer = {entity.lexeme for entity in (*clause.subject, *clause.object)}
     outer |= {entity.lexeme for entity in (clause.ground, clause.recipient, clause.place) if entity}
     within = [*inner.subject, *inner.object, *(entity for entity in (inner.ground, inner.place) if entity)]
-    return any(entity.lexeme in outer for entity in within) or clause.predicate == inner.predicate
+    return any(entity.lexeme in outer for entity in within) or _is_same_verb(clause, inner)

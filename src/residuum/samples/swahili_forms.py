@@ -241,7 +241,9 @@ def without_form(subject: int | str) -> str:
 
 def _object_prefix(stem: str, object_: int | str) -> str:
     prefix = _PERSONS[object_] if isinstance(object_, str) else _OBJECTS[object_]
-    return "mw" if prefix == "m" and stem[0] in "aeio" else prefix
+    if prefix != "m" or stem[0] not in "aeiou":
+        return prefix
+    return "mu" if stem[0] == "u" else "mw"
 
 
 def _nasal(stem: str) -> str:

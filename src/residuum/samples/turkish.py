@@ -152,7 +152,8 @@ def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
     first = clause.object[0]
     indefinite = first.kind == "noun" and first.determiner in _INDEFINITE and not first.possessor
     relation = "obj" if case == "Acc" else "obl"
-    if indefinite and case == "Acc":
+    # somebody is a certain person even if it is not said who: bir öğretmeni gördü, but bir kitap gördü
+    if indefinite and case == "Acc" and not lexicon.nouns()[first.lexeme].is_human:
         without_bir = clause.negated and not first.adjectives and not first.relative
         return None, _group(clause.object, "Nom", without_bir).under(head, relation)
     phrase = _group(clause.object, case).under(head, relation)

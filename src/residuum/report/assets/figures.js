@@ -1,7 +1,9 @@
 // Figures: plotly draws the view that the reader chose, in the colours of the theme.
 
-// What pictures and print have, whatever the theme: light colours, and on paper the width of a page in pixels.
-const PAPER = { ink: "#1b2027", card: "#ffffff", quiet: "#545d69", rule: "#dde1e7", width: 660 };
+// What pictures and print have, whatever the theme and the screen: light colours, and a width in pixels.
+const PAPER = { ink: "#1b2027", card: "#ffffff", quiet: "#545d69", rule: "#dde1e7", width: 650 };
+const PICTURE_WIDTH = 760;
+const LAYER_PIXELS = 17;
 const FONT_FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 function figureOf(panel) {
@@ -12,7 +14,7 @@ function figureOf(panel) {
     button.addEventListener("click", () => download(figure, button.dataset.format));
   }
   themeListeners.push(() => draw(figure));
-  new ResizeObserver(() => fitNames(figure)).observe(figure.plot);
+  new ResizeObserver(() => fitLabels(figure)).observe(figure.plot);
   return figure;
 }
 
@@ -38,12 +40,12 @@ function draw(figure, colours = coloursOf(figure.panel)) {
   layout.uirevision = view.key;
   layout.dragmode = isTouched() ? false : "zoom"; // else a finger could not scroll past a figure
   const traces = isNarrow() ? view.data.map((trace) => ({ ...trace, texttemplate: "" })) : view.data;
-  if (colours.width) Object.assign(layout, { width: colours.width, height: colours.width * heightOf(figure) });
-  return Plotly.react(figure.plot, traces, layout, settingsOf(figure)).then(() => fitNames(figure));
+  if (colours.width) Object.assign(layout, { width: colours.width, height: heightFor(figure, colours.width) });
+  return Plotly.react(figure.plot, traces, layout, settingsOf(figure)).then(() => fitLabels(figure));
 }
 
-function heightOf(figure) {
-  return figure.panel.classList.contains("square") ? 1.1 : 0.55;
+function heightFor(figure, width) {
+  return figure.panel.classList.contains("square") ? width + 86 : 0.55 * width;
 }
 
 function coloursOf(panel) {
@@ -65,7 +67,8 @@ function themed(plain, colours) {
   layout.font = { family: FONT_FAMILY, size: isNarrow() ? 11 : 13, color: colours.ink };
   layout.paper_bgcolor = colours.card;
   layout.plot_bgcolor = colours.card;
-  layout.hoverlabel = { bgcolor: colours.card, bordercolor: colours.ink, font: { color: colours.ink }, align: "left" };
+  layout.hoverlabel = { bgcolor: colours.card, bordercolor: colours.ink, align: "left" };
+  layout.hoverlabel.font = { family: FONT_FAMILY, size: 13, color: colours.ink };
   layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: colours.quiet, activecolor: colours.ink };
   for (const axis of Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key))) {
     Object.assign(layout[axis], { gridcolor: colours.rule, zerolinecolor: colours.ink, linecolor: colours.rule });
@@ -87,26 +90,38 @@ function settingsOf(figure) {
   };
 }
 
-// Names of models that are wider than their block lose their middle. Two labels a model, in the order of `meta.models`.
-function fitNames(figure) {
-  const models = viewOf(figure).layout.meta?.models ?? [];
+// The labels of a map have the room of their cells: names of models lose their middle, numbers of layers are left out.
+// `meta.models` has all of them; the annotations are two names a model, in its order.
+function fitLabels(figure) {
+  const models = viewOf(figure).layout.meta?.models;
   const drawn = figure.plot._fullLayout;
-  if (!drawn || !models.length) return;
+  if (!drawn || !models) return;
   const cell = drawn.xaxis._length / Math.abs(drawn.xaxis.range[1] - drawn.xaxis.range[0]);
-  const changes = {};
-  drawn.annotations.forEach((label, place) => {
-    const model = models[Math.floor(place / 2)];
-    const text = escaped(shortened(model.name, Math.floor((model.layers * cell) / (0.58 * label.font.size))));
-    if (label.text !== text) changes[`annotations[${place}].text`] = text;
+  const step = Math.ceil(LAYER_PIXELS / cell);
+  const layers = models.flatMap((model) => labelled(model.layers, step));
+  const names = drawn.annotations.map((label, i) => {
+    const model = models[Math.floor(i / 2)];
+    return escaped(shortened(model.name, Math.floor((model.layers.length * cell) / (0.6 * label.font.size))));
   });
-  if (Object.keys(changes).length) Plotly.relayout(figure.plot, changes);
+  const now = [drawn.xaxis.ticktext, drawn.annotations.map((label) => label.text)];
+  if (JSON.stringify(now) === JSON.stringify([layers, names])) return;
+  const changes = { "xaxis.ticktext": layers, "yaxis.ticktext": layers };
+  names.forEach((name, i) => (changes[`annotations[${i}].text`] = name));
+  Plotly.relayout(figure.plot, changes);
+}
+
+// Every so manieth, but none so late that the first of the next model would touch it.
+function labelled(layers, step) {
+  const free = (i) => i % step === 0 && (i === 0 || layers.length - i >= step / 2);
+  return layers.map((layer, i) => (free(i) ? String(layer) : ""));
 }
 
 function shortened(name, room) {
   const letters = Array.from(name);
   if (letters.length <= room) return name;
   const kept = Math.max(room - 1, 1);
-  return `${letters.slice(0, Math.ceil(kept / 2)).join("")}…${letters.slice(letters.length - Math.floor(kept / 2)).join("")}`;
+  const [first, last] = [letters.slice(0, Math.ceil(kept / 2)), letters.slice(letters.length - Math.floor(kept / 2))];
+  return `${first.join("")}…${last.join("")}`;
 }
 
 function escaped(text) {
@@ -122,9 +137,9 @@ async function download(figure, format) {
     saveText(csvOf(table, rowsWhere(table, view.where)), `${name}.csv`, "text/csv");
     return;
   }
-  const { width, height } = figure.plot.getBoundingClientRect();
   const picture = { data: view.data, layout: themed(view.layout, PAPER) };
-  saveUrl(await Plotly.toImage(picture, { format, width, height, scale: format === "png" ? 3 : 1 }), `${name}.${format}`);
+  const size = { width: PICTURE_WIDTH, height: heightFor(figure, PICTURE_WIDTH), scale: format === "png" ? 3 : 1 };
+  saveUrl(await Plotly.toImage(picture, { format, ...size }), `${name}.${format}`);
 }
 
 function tableName(id) {

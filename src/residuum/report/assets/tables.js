@@ -66,9 +66,8 @@ function fill(table) {
 }
 
 function fillCell(drawn, column, value) {
-  drawn.className = column.numeric ? "number" : "";
+  drawn.className = column.numeric ? "number" : value?.length > 40 ? "long" : "";
   drawn.textContent = value === null ? "–" : column.numeric ? numberText(value) : value;
-  if (!column.numeric && value !== null && value.length > 40) drawn.title = value;
 }
 
 function numberText(value) {
@@ -78,7 +77,8 @@ function numberText(value) {
 function extentOf(data, shown) {
   const count = (n) => n.toLocaleString("en");
   if (data.rows < data.total) {
-    return `${count(shown)} rows of ${count(data.total)}; this page holds the first ${count(data.rows)}, the folder of the run all.`;
+    const held = `this page holds the first ${count(data.rows)}, the folder of the run has all`;
+    return `${count(shown)} rows of ${count(data.total)}; ${held}.`;
   }
   return shown < data.total ? `${count(shown)} rows of ${count(data.total)}` : `${count(data.total)} rows`;
 }
