@@ -13,7 +13,7 @@ demo: $(VENV)/demo.stamp  ## install, run the main job on what ships, write one 
 	$(BIN)/residuum demo --out demo
 
 test: $(VENV)/dev.stamp  ## install the development extra and run the tests
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=residuum,beartype.beartype
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=residuum.maths,residuum.alignment,residuum.activations,beartype.beartype
 
 test-slow: $(VENV)/dev.stamp  ## the tests that take minutes
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -m slow
@@ -30,7 +30,7 @@ format: $(VENV)/dev.stamp  ## let ruff mend what it can
 
 docs: $(VENV)/dev.stamp  ## build the documentation into site/
 	$(BIN)/python docs/reference.py
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/dev.stamp  ## the measurements behind the claims (minutes; needs RESIDUUM_DATA)
 	for script in benchmarks/[a-z]*.py; do HF_HUB_OFFLINE=1 $(BIN)/python $$script || exit 1; done

@@ -69,6 +69,11 @@ class Model:
         return next(self.module.parameters()).device
 
     @property
+    def gives_attention(self) -> bool:
+        """Whether attention weights can be read: transformers loaded with `attention=True`."""
+        return getattr(getattr(self.module, "config", None), "_attn_implementation", None) == "eager"
+
+    @property
     def n_parameters(self) -> int:
         """The number of distinct weights."""
         return sum(p.numel() for p in self.module.parameters())

@@ -85,8 +85,8 @@ def test_any_number_of_workers_gives_the_same_table(workers, stores, whole):
 
 
 def test_less_memory_means_more_passes_and_the_same_table(stores, whole):
-    needed = 3 * 8 * 16 * 16 * 36 + 8 * 2048 * 16 * 8
-    room = needed // 2 + 8 * 2048 * 64
+    needed = 3 * 8 * 16 * 16 * 36 + 8 * 512 * 16 * 8
+    room = needed // 2 + 8 * 512 * 64
     tight = compare(stores, measures=FROM_ARRAYS, groups=5, null=True, workers=1, max_memory=room, progress=False)
     expected = whole.frame[whole.frame["measure"].isin(FROM_ARRAYS)].reset_index(drop=True)
     pd.testing.assert_frame_equal(tight.frame, expected, rtol=1e-10, atol=1e-12)
@@ -197,7 +197,7 @@ def test_what_cannot_be_compared_is_said(stores, tiny_folder, tmp_path):
     with pytest.raises(StoreError, match="over different words: sentence 1 is"):
         compare([stores[0], other])
     plain = extract(load_model(tiny_folder("bert")), CORPUS, tmp_path / "p")
-    with pytest.raises(SettingError, match="bert holds no attention"):
+    with pytest.raises(SettingError, match="bert gives no attention"):
         compare([plain], measures="attention_js")
     everything = compare([plain], measures="all", workers=1, progress=False)
     assert "attention measures" in everything.run.summary["left out"]
@@ -206,9 +206,34 @@ def test_what_cannot_be_compared_is_said(stores, tiny_folder, tmp_path):
 
 
 def test_groups_are_even_whole_and_never_empty():
-    groups = cut_into_groups(SENTENCES, 10)
+    groups = cut_into_groups([len(s) for s in SENTENCES], 10)
     assert [g.first for g in groups] == [0, *(g.stop for g in groups[:-1])]
     assert groups[-1].stop == len(SENTENCES)
     assert max(g.words for g in groups) < 3 * min(g.words for g in groups)
-    assert len(cut_into_groups([["a"], ["b"]], 10)) == 2
-    assert len(cut_into_groups([["a"] * 100, [], ["b"]], 2)) <= 2
+    assert len(cut_into_groups([1, 1], 10)) == 2
+    assert len(cut_into_groups([100, 0, 1], 2)) <= 2
+
+
+def test_rows_can_be_sentences(tiny_folder, tmp_path):
+    model = load_model(tiny_folder("bert"))
+    store = extract(model, CORPUS, tmp_path / "s", unit="sentence")
+    result = compare([store], measures=["cka", "knn"], groups=4, sample=50, workers=1, progress=False)
+    expected = similarity(store.array()[:, 1], store.array()[:, 3], "cka")
+    assert result.matrix("cka").loc[("bert", 1), ("bert", 3)] == pytest.approx(expected, abs=1e-9)
+    assert result.run.summary["sentences"] == 60
+    assert result.run.summary["words sampled"] == 50
+    assert "context_specificity" not in set(result.curves["curve"])
+
+
+def test_options_are_checked_and_reach_their_measure(stores):
+    with pytest.raises(SettingError, match="has no option nonsense"):
+        compare(stores, measures="cka", nonsense=1)
+    best = compare(stores, measures="neuron", top_k=1, intervals=False, workers=1, progress=False).matrix("neuron")
+    a, b = (store.array() for store in stores)
+    expected = similarity(a[:, 1], b[:, 2], "neuron", top_k=1)
+    assert best.loc[("bert", 1), ("gpt2", 2)] == pytest.approx(expected)
+
+
+def test_a_model_loaded_without_attention_is_compared_without_it(tiny_folder):
+    result = compare([load_model(tiny_folder("bert"))], CORPUS, measures="all", workers=1, progress=False)
+    assert "attention measures" in result.run.summary["left out"]

@@ -249,7 +249,7 @@ class Extraction:
 
     def _segments(self, alignment: Alignment, sentence: int, window: int, position: str, buffers: Buffers) -> Segments:
         if self.settings.unit == "word":
-            return word_segments(alignment, window, self.settings.pooling, buffers.first_row[sentence])
+            return word_segments(alignment, window, self.settings.pooling, int(buffers.first_row[sentence]))
         return sentence_segments(alignment, window, position, self.cls_id, sentence)
 
     def _forward(self, windows: list[Any]) -> Any:

@@ -23,13 +23,13 @@ from residuum.comparison.estimates import (
     moment_estimates,
     side_pass,
 )
-from residuum.comparison.passes import Activations, cut_into_groups
+from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences
 from residuum.comparison.tables import curve_table, layer_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
 from residuum.engine import worker_count
 from residuum.errors import SettingError
 from residuum.files import clear_disk_errors
-from residuum.maths.similarity import MEASURES
+from residuum.maths.similarity import MEASURES, check_options
 from residuum.results import Run, finished_run, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
@@ -106,6 +106,7 @@ def compare(
     chosen = chosen_measures(measures)
     activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
     chosen, left_out = _possible_measures(chosen, measures, activations)
+    check_options(chosen, options)
     config = {
         "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         "measures": chosen,
@@ -121,7 +122,7 @@ def compare(
     with _scratch(out, config, fresh) as folder:
         plan = Plan(
             sources=list(activations),
-            groups=cut_into_groups(activations[0].sentences, groups),
+            groups=cut_into_groups(rows_of_sentences(activations[0]), groups),
             measures=chosen,
             options=options,
             intervals=intervals,
@@ -158,7 +159,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
     similarity = similarity_table(plan, {measure: estimates[measure] for measure in plan.measures})
     layers = layer_table(plan, dead)
     summary = {
-        "words": words,
+        f"{plan.sources[0].unit}s": words,
         "layers": len(plan.widths),
         "groups": len(plan.groups),
         **({"dead neurons": sum(dead)} if dead is not None else {}),
@@ -190,7 +191,9 @@ def _possible_measures(
     if not without or not set(chosen) & set(ATTENTION):
         return chosen, ""
     if asked != "all":
-        raise SettingError(f"{without[0]} holds no attention; extract it with --attention.")
+        raise SettingError(
+            f"{without[0]} gives no attention; extract it with --attention, or load it with attention=True."
+        )
     return [m for m in chosen if m not in ATTENTION], f"attention measures ({', '.join(without)} without attention)"
 
 
@@ -206,10 +209,10 @@ def _as_activations(
     from residuum.activations.live import LiveActivations
     from residuum.models import load_model
 
-    attention = bool(set(measures) & set(ATTENTION))
-    model = load_model(source, attention=attention) if isinstance(source, str | Path) else source
+    wanted = bool(set(measures) & set(ATTENTION))
+    model = load_model(source, attention=wanted) if isinstance(source, str | Path) else source
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-    return LiveActivations.of(model, text, attention=attention)
+    return LiveActivations.of(model, text, attention=wanted and model.gives_attention)
 
 
 def _comparable(activations: list[Activations]) -> list[Activations]:

@@ -22,7 +22,8 @@ from residuum.comparison.passes import (
     group_null,
     group_side,
     merge_sides,
-    sample_words,
+    rows_of_sentences,
+    sample_rows,
 )
 from residuum.engine import run_tasks
 from residuum.errors import SettingError
@@ -121,6 +122,8 @@ def array_estimates(plan: Plan, sample: list[np.ndarray], sizes: list[int]) -> d
     order = np.random.default_rng(plan.seed).permutation(len(group))
     for measure in plan.of("arrays"):
         options = plan.options_for([measure])
+        if "sample" in MEASURES[measure].options:
+            options["sample"] = plan.sample
         compute = partial(array_similarity_matrix, measure=measure, **options)
         removed = range(len(sizes)) if plan.intervals else ()
         left_out = [compute([layer[group != g] for layer in sample]) for g in removed]
@@ -150,8 +153,12 @@ def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estim
 def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, Side, list[int]]:
     """Context-specificity of each layer, the sampled words, and how many of them lie in each group."""
     sentences = plan.sources[0].sentences
-    types = frequent_types(sentences)
-    sample = sample_words(sentences, plan.sample, plan.seed) if plan.of("arrays") else np.zeros(0, dtype=np.int64)
+    types = frequent_types(sentences) if plan.sources[0].unit == "word" else {}
+    sample = (
+        sample_rows(rows_of_sentences(plan.sources[0]), plan.sample, plan.seed)
+        if plan.of("arrays")
+        else np.zeros(0, dtype=np.int64)
+    )
     tasks = ((plan.sources, group, types, sample) for group in plan.groups)
     sides = []
     for side, group in zip(run_tasks(group_side, tasks, plan.readers), plan.groups, strict=True):

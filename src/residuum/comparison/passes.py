@@ -22,7 +22,7 @@ from residuum.maths.contexts import ContextAccumulator, ContextSums
 from residuum.maths.layer_blocks import Pair
 from residuum.maths.moments import Moments, MomentsAccumulator
 
-PIECE_WORDS = 1024  # read at once
+PIECE_WORDS = 512  # read at once
 WORD_TYPES = 500  # whose contexts are compared: the most frequent ones
 
 
@@ -99,9 +99,9 @@ class AttentionPass:
     moments: Moments
 
 
-def cut_into_groups(sentences: Sequence[Sequence[str]], n_groups: int) -> list[Group]:
-    """Cut a corpus into at most `n_groups` runs of sentences with about as many words each."""
-    ends = np.cumsum([len(words) for words in sentences])
+def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[Group]:
+    """Cut a corpus, with so many rows in each sentence, into at most `n_groups` runs with about as many rows each."""
+    ends = np.cumsum(rows)
     if not len(ends) or ends[-1] == 0:
         raise DataError("The corpus has no words; expected at least one sentence.")
     targets = ends[-1] * np.arange(1, n_groups) / n_groups
@@ -164,6 +164,11 @@ def group_attention(sources: Sequence[Activations], group: Group, measures: Sequ
     return AttentionPass(accumulator.result(), moments.result())
 
 
+def rows_of_sentences(source: Activations) -> list[int]:
+    """How many rows each sentence has: one a word, or one."""
+    return [len(words) if source.unit == "word" else 1 for words in source.sentences]
+
+
 def frequent_types(sentences: Sequence[Sequence[str]]) -> dict[str, int]:
     """The words that occur most often, and at least twice, numbered."""
     counts = Counter(word for words in sentences for word in words)
@@ -171,9 +176,9 @@ def frequent_types(sentences: Sequence[Sequence[str]]) -> dict[str, int]:
     return {word: i for i, word in enumerate(chosen[:WORD_TYPES])}
 
 
-def sample_words(sentences: Sequence[Sequence[str]], size: int, seed: int) -> Int[np.ndarray, " word"]:
-    """The keys of a random sample of words, in corpus order."""
-    places = np.array([(s, w) for s, words in enumerate(sentences) for w in range(len(words))])
+def sample_rows(rows: Sequence[int], size: int, seed: int) -> Int[np.ndarray, " row"]:
+    """The keys of a random sample of the rows, so many in each sentence, in corpus order."""
+    places = np.array([(s, w) for s, n in enumerate(rows) for w in range(n)])
     keys = _keys(places)
     if len(keys) <= size:
         return keys

@@ -57,8 +57,9 @@ def curve_table(plan: Plan, estimates: dict[str, Estimate], context: Estimate | 
             inside = _derive(lambda m, own=own: m[np.ix_(own, own)], estimate)
             here = [labels[i] for i in own]
             average, adjacent = _derive(layer_average, inside), _derive(adjacent_profile, inside)
-            parts.append(_curve(plan, "layer_average", measure, average, here))
-            parts.append(_curve(plan, "to_next_layer", measure, adjacent, here[:-1]))
+            bounds = (MEASURES[measure].lowest, 1.0)
+            parts.append(_curve(plan, "layer_average", measure, average, here, bounds))
+            parts.append(_curve(plan, "to_next_layer", measure, adjacent, here[:-1], bounds))
             assert model == here[0][0]
     if context is not None:
         parts.append(_curve(plan, "context_specificity", "cosine", context, layer_labels(plan)))
@@ -105,8 +106,15 @@ def _derive(function: Callable[..., np.ndarray], *estimates: Estimate) -> Estima
     return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
 
 
-def _curve(plan: Plan, curve: str, measure: str, estimate: Estimate, labels: Labels) -> pd.DataFrame:
-    low, high = _interval(plan, estimate, None)
+def _curve(
+    plan: Plan,
+    curve: str,
+    measure: str,
+    estimate: Estimate,
+    labels: Labels,
+    bounds: tuple[float, float] | None = None,
+) -> pd.DataFrame:
+    low, high = _interval(plan, estimate, bounds)
     return pd.DataFrame(
         {
             "model": [model for model, _ in labels],

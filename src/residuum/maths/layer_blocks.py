@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 def scatter_bytes(widths: Sequence[int], pairs: Iterable[Pair] | None = None) -> int:
     """The bytes that `Moments` of these layers hold: all pairs (the joint scatter), or only some.
 
-    An accumulator needs 2,048 × 8 bytes a neuron more while it works.
+    An accumulator needs 512 × 8 bytes a neuron more while it works.
     """
     return 8 * sum(widths[i] * widths[j] for i, j in held_pairs(pairs, len(widths)))
 

@@ -27,7 +27,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 # What long float64 sums, and differences of them, may lose of their size.
 ROUNDING = 1e3 * EPSILON
 # Words multiplied at once: enough for full matrix-product speed, few enough for small buffers.
-CHUNK = 2048
+CHUNK = 512
 
 
 class MomentsAccumulator:

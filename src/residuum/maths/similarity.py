@@ -64,7 +64,7 @@ def similarity(x: Any, y: Any, measure: str = "cka", **options: Any) -> float:
     sentences. `MEASURES[measure].options` names the options; `MomentOptions`, `kernels.cka_rbf`, `relations.rsa` and
     `relations.knn` explain them.
     """
-    _check_options([measure], options)
+    check_options([measure], options)
     source = MEASURES[measure].source
     if source == "attention":
         return attention_similarity(x, y, measure)
@@ -95,7 +95,7 @@ def similarity_matrices(
 
     Attention measures with source "attention moments" take the moments of word pairs × heads.
     """
-    _check_options(measures, options)
+    check_options(measures, options)
     formulas = {measure: _formula(measure) for measure in measures}
     settings = MomentOptions(**options)
     matrices = {measure: np.full((moments.n_layers, moments.n_layers), np.nan) for measure in measures}
@@ -111,7 +111,7 @@ def similarity_matrices(
 
 def array_similarity_matrix(layers: Sequence[Any], measure: str, **options: Any) -> Float[np.ndarray, "layer layer"]:
     """One of the measures with source "arrays" for all pairs of layers over the same words."""
-    _check_options([measure], options)
+    check_options([measure], options)
     functions: dict[str, Callable[..., np.ndarray]] = {
         "cka_rbf": kernels.cka_rbf,
         "rsa": lambda arrays, **chosen: relations.rsa(arrays, **chosen).similarity(),
@@ -249,7 +249,8 @@ def _formula(measure: str) -> Callable[[_Decomposed], tuple[float, float]]:
     return _FORMULAS[name]
 
 
-def _check_options(measures: Sequence[str], options: Mapping[str, Any]) -> None:
+def check_options(measures: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Refuse measures that do not exist, and options that none of these measures takes."""
     unknown = [measure for measure in measures if measure not in MEASURES]
     if unknown:
         raise SettingError(f"Unknown measure {', '.join(unknown)}; expected one of {', '.join(MEASURES)}.")

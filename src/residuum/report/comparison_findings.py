@@ -11,10 +11,11 @@ import pandas as pd
 
 from residuum.report.content import Finding
 from residuum.report.measures import main_measure, measure_term
-from residuum.report.wording import count, interval, layer_range, listed
+from residuum.report.wording import CONFIDENCE, count, interval, layer_range, listed, shown
 from residuum.results import Run
 
 SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")
+SAID = ("words", "layers", "groups", "dead neurons", "words sampled", "left out")  # in sentences of their own
 Row = dict[str, Any]
 
 
@@ -65,6 +66,7 @@ class ComparisonSummary:
     closest: LayerPair | None
     largest_step: LayerPair | None
     left_out: str
+    counted: dict[str, Any]  # whatever else the run counted
 
 
 def summarise_comparison(run: Run) -> ComparisonSummary:
@@ -85,6 +87,7 @@ def summarise_comparison(run: Run) -> ComparisonSummary:
         closest=_closest(_records(similarity, measure=main)),
         largest_step=_largest_step(steps, layers),
         left_out=str(run.summary.get("left out", "")),
+        counted={key: value for key, value in run.summary.items() if key not in SAID and value},
     )
 
 
@@ -98,6 +101,7 @@ def comparison_findings(summary: ComparisonSummary) -> list[Finding]:
         Finding("Constant neurons", _constant_sentence(summary.models)),
         Finding("Certainty", _certainty(summary)),
         Finding("Left out", summary.left_out and f"{_capital(summary.left_out)}."),
+        Finding("Also counted", "; ".join(f"{name}: {shown(value)}" for name, value in summary.counted.items())),
     ]
     return [finding for finding in findings if finding.text]
 
@@ -214,26 +218,24 @@ def _constant_sentence(models: Sequence[ModelProfile]) -> str:
     constant = sum(sum((model.constant or {}).values()) for model in models)
     if not constant:
         return f"None: all {total:,} neurons vary over these words."
-    shown = listed(places if len(places) <= 4 else [*places[:3], f"more in {len(places) - 3} other layers"])
-    return f"{constant:,} of {total:,} neurons never vary over these words: {shown}."
+    named = listed(places if len(places) <= 4 else [*places[:3], f"more in {len(places) - 3} other layers"])
+    return f"{constant:,} of {total:,} neurons never vary over these words: {named}."
 
 
 def _certainty(summary: ComparisonSummary) -> str:
-    sentences = []
-    if summary.groups is not None:
-        sentences.append(f"Intervals are 95 % jackknife intervals over {count(summary.groups, 'group')} of sentences.")
+    if summary.groups is None:
+        said = "No intervals were computed."
     else:
-        sentences.append("No intervals were computed.")
-    if summary.sampled is not None:
-        sampled = [measure for measure in SAMPLED_MEASURES if measure in summary.measures]
-        names = ", ".join(measure_term(measure).title for measure in sampled)
-        sentences.append(f"Measured on {count(summary.sampled, 'sampled word')}: {names}.")
-    return " ".join(sentences)
+        said = f"Intervals are {CONFIDENCE} jackknife intervals over {count(summary.groups, 'group')} of sentences."
+    if summary.sampled is None:
+        return said
+    names = ", ".join(measure_term(measure).title for measure in SAMPLED_MEASURES if measure in summary.measures)
+    return f"{said} Measured on {count(summary.sampled, 'sampled word')}: {names}."
 
 
 def _with_interval(estimate: Estimate) -> str:
     bounds = interval(estimate.low, estimate.high)
-    return f"{estimate.value:.3f}" + (f" (95 % interval {bounds})" if bounds else "")
+    return f"{estimate.value:.3f}" + (f" ({CONFIDENCE} interval {bounds})" if bounds else "")
 
 
 def _name(summary: ComparisonSummary) -> str:

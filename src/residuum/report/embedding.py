@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,8 @@ def json_block(value: Any) -> Markup:
 
 def script_block(source: str) -> Markup:
     """JavaScript for a `<script>`: an end tag or comment inside a string of it is broken up, with the same meaning."""
-    source = source.replace("\r\n", "\n").replace("\r", "\n")
-    return Markup(source.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+    source = source.replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads them, or the hash would differ
+    return Markup(re.sub("<(?=/script|!--)", r"<\\", source, flags=re.IGNORECASE))
 
 
 def script_hash(script: str) -> str:
@@ -56,11 +57,16 @@ def _column(name: str, values: pd.Series) -> dict[str, Any]:
 
 
 def _number(value: Any) -> int | float | None:
-    if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value)):
+    if pd.isna(value):
         return None
-    if float(value).is_integer():
-        return int(value)
-    return float(f"{float(value):.{DIGITS}g}")
+    return int(value) if isinstance(value, int | np.integer) else _brief(float(f"{value:.{DIGITS}g}"))
+
+
+def _brief(value: float) -> int | float | None:
+    """A number without a needless `.0`; nothing where it is not finite."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def _text(value: Any) -> str:
@@ -75,6 +81,4 @@ def _finite(value: Any) -> Any:
         return [_finite(part) for part in value]
     if isinstance(value, np.ndarray | np.generic):
         return _finite(value.tolist())
-    if isinstance(value, float):
-        return None if not math.isfinite(value) else int(value) if value.is_integer() else value
-    return value
+    return _brief(value) if isinstance(value, float) else value

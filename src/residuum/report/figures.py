@@ -18,10 +18,11 @@ import plotly.graph_objects as go
 
 from residuum.errors import DataError, SettingError
 from residuum.report.measures import curve_term, main_measure, measure_term
+from residuum.report.wording import CONFIDENCE
 
-# Okabe and Ito's colours in the order of their contrast with white; grey stands for their black, which is lost on a
-# dark page, and their yellow is left out, since it is lost on a white one.
-LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7F7F7F", "#E69F00", "#56B4E9")
+# Okabe and Ito's colours, the fainter ones on white last; grey stands for their black, which is lost on a dark page,
+# and their yellow is left out, since it is lost on a white one.
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7F7F7F", "#56B4E9", "#E69F00")
 DASHES = ("solid", "dash", "dot", "dashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
 CELLS_WITH_NUMBERS = 16  # layers in a map up to which the numbers stand in the cells
@@ -46,7 +47,7 @@ def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
     blocks = _blocks(rows)
     pairs = dict(list(rows.groupby(["model_a", "model_b"], sort=False)))
     traces = [
-        _map_block(pairs[a.model, b.model], a, b, numbers=_length(blocks))
+        _map_block(pairs[a.model, b.model], a, b, n_layers=_length(blocks))
         for a, b in product(blocks, blocks)
         if (a.model, b.model) in pairs
     ]
@@ -122,7 +123,7 @@ def _colour_range(values: np.ndarray) -> tuple[float, float]:
     return (float(low), float(high)) if high > low else (float(low), float(low) + 0.1)
 
 
-def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.Heatmap:
+def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, n_layers: int) -> go.Heatmap:
     """One pair of models."""
     value, low, high, null = _squares(rows, a, b)
     layers = np.meshgrid(a.layers, b.layers, indexing="ij")
@@ -138,9 +139,9 @@ def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, numbers: int) -> go.He
             f"<br>value <b>%{{z:.3f}}</b>{beside}<extra></extra>"
         ),
         hoverongaps=False,
-        texttemplate="%{z:.2f}" if numbers <= CELLS_WITH_NUMBERS else None,
-        xgap=1 if numbers <= AXIS_LABELS else 0,
-        ygap=1 if numbers <= AXIS_LABELS else 0,
+        texttemplate="%{z:.2f}" if n_layers <= CELLS_WITH_NUMBERS else None,
+        xgap=1 if n_layers <= AXIS_LABELS else 0,
+        ygap=1 if n_layers <= AXIS_LABELS else 0,
     )
 
 
@@ -156,7 +157,7 @@ def _interval_text(low: np.ndarray, place: int) -> str:
     """The line of the interval in a hover text, if there are intervals; `place` is that of `low` in the custom data."""
     if np.isnan(low).all():
         return ""
-    return f"<br>95 % interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
+    return f"<br>{CONFIDENCE} interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
 
 
 def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _section(section: Section, key: str) -> dict[str, Any]:
 
 def _panel(panel: Panel, key: str, table_ids: Mapping[str, str]) -> dict[str, Any]:
     views = [
-        {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": view.where}
+        {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": dict(view.where)}
         | figure_data(view.figure)
         for view in panel.views
     ]

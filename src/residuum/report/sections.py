@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from residuum.report.comparison import comparison_section
 from residuum.report.content import Finding, Section, Table
-from residuum.report.wording import count, number
+from residuum.report.wording import count, shown
 from residuum.results import Run
 
 
@@ -21,8 +19,8 @@ def section(run: Run, source: str = "") -> Section:
 
 def _plain_section(run: Run, source: str) -> Section:
     """Any command: its summary and its tables."""
-    numbers = {key: _value(value) for key, value in run.summary.items() if isinstance(value, int | float | np.number)}
-    words = {key: _value(value) for key, value in run.summary.items() if key not in numbers}
+    numbers = {key: shown(value) for key, value in run.summary.items() if isinstance(value, int | float | np.number)}
+    words = {key: shown(value) for key, value in run.summary.items() if key not in numbers}
     return Section(
         command=run.command,
         title=f"Results of {run.command}",
@@ -39,13 +37,3 @@ def _plain_section(run: Run, source: str) -> Section:
 def _contents(run: Run) -> str:
     tables = ", ".join(f"{name} ({count(len(frame), 'row')})" for name, frame in run.tables.items())
     return f"The command {run.command} wrote {tables or 'no tables'}."
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float | np.number):
-        return number(value)
-    if isinstance(value, dict):
-        return "; ".join(f"{key} {_value(part)}" for key, part in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+CONFIDENCE = "95\u00a0%"  # of the intervals that the commands write
 
 
 def count(n: int, noun: str) -> str:
@@ -12,9 +15,17 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def number(value: int | float | np.number) -> str:
-    """A count in full, anything else with four significant digits."""
-    return f"{value:,}" if isinstance(value, int | np.integer) else f"{value:.4g}"
+def shown(value: Any) -> str:
+    """A value of a summary: counts in full, other numbers with four significant digits, the parts of lists in a row."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | np.integer):
+        return f"{value:,}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {shown(part)}" for key, part in value.items())
+    return ", ".join(map(shown, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def listed(parts: Sequence[str]) -> str:

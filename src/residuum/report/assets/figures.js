@@ -14,7 +14,7 @@ function figureOf(panel) {
     button.addEventListener("click", () => download(figure, button.dataset.format));
   }
   themeListeners.push(() => draw(figure));
-  new ResizeObserver(() => fitLabels(figure)).observe(figure.plot);
+  new ResizeObserver(() => (figure.narrow === isNarrow() ? fitLabels(figure) : draw(figure))).observe(figure.plot);
   return figure;
 }
 
@@ -35,11 +35,12 @@ function chooseInSection(chosen) {
 
 function draw(figure, colours = coloursOf(figure.panel)) {
   const view = viewOf(figure);
+  figure.narrow = isNarrow();
   figure.panel.querySelector(".note").textContent = view.note;
   const layout = themed(view.layout, colours);
   layout.uirevision = view.key;
   layout.dragmode = isTouched() ? false : "zoom"; // else a finger could not scroll past a figure
-  const traces = isNarrow() ? view.data.map((trace) => ({ ...trace, texttemplate: "" })) : view.data;
+  const traces = figure.narrow ? view.data.map((trace) => ({ ...trace, texttemplate: "" })) : view.data;
   if (colours.width) Object.assign(layout, { width: colours.width, height: heightFor(figure, colours.width) });
   return Plotly.react(figure.plot, traces, layout, settingsOf(figure)).then(() => fitLabels(figure));
 }
@@ -110,7 +111,7 @@ function fitLabels(figure) {
   Plotly.relayout(figure.plot, changes);
 }
 
-// Every so manieth, but none so late that the first of the next model would touch it.
+// Every `step`th layer, but none so late that the first of the next model would touch it.
 function labelled(layers, step) {
   const free = (i) => i % step === 0 && (i === 0 || layers.length - i >= step / 2);
   return layers.map((layer, i) => (free(i) ? String(layer) : ""));
