@@ -190,7 +190,7 @@ def _room_order(room: str) -> tuple[int, str]:
 def _room(room: str, names: Iterable[str]) -> Iterator[str]:
     yield from (f"## residuum.{room}", "", _first_line(f"residuum.{room}"), "")
     for name in names:
-        yield from (f"::: {residuum._HOMES[name]}.{name}", "")  # `residuum.report` alone is the room, not the function
+        yield from (f"::: {residuum._HOMES[name]}.{name}", "")
 
 
 def _first_line(module: str) -> str:

@@ -14,6 +14,11 @@ def test_every_public_name_is_there():
     assert set(residuum.__all__) <= set(dir(residuum))
 
 
+def test_no_public_name_is_hidden_by_a_module_of_that_name():
+    modules = {path.stem for path in Path(residuum.__file__).parent.iterdir() if path.is_dir() or path.suffix == ".py"}
+    assert not modules & set(residuum._HOMES)
+
+
 def test_type_checkers_see_the_names_that_run_time_gives():
     tree = ast.parse(Path(residuum.__file__).read_text())
     guard = next(node for node in tree.body if isinstance(node, ast.If))

@@ -27,7 +27,7 @@ _HOMES = {
     "open_store": "residuum.activations.store",
     "read_corpus": "residuum.corpus",
     "read_parallel": "residuum.corpus",
-    "report": "residuum.report",
+    "report": "residuum.reports",
     "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
 }
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from residuum.errors import ResiduumError
     from residuum.maths.similarity import MEASURES, similarity
     from residuum.models import Model, from_module, from_transformers, load_model
-    from residuum.report import report
+    from residuum.reports import report
     from residuum.samples import sample
 
 

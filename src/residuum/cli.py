@@ -196,7 +196,7 @@ def report(
     title: Annotated[str | None, typer.Option(help="What stands at the top.")] = None,
 ) -> None:
     """Draw what other commands measured: one HTML page that needs nothing else."""
-    from residuum.report import report as run
+    from residuum.reports import report as run
 
     typer.echo(f"{run(runs, out, title=title)} is written.")
 

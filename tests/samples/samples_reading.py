@@ -49,7 +49,7 @@ class Tree:
 
 
 @cache
-def trees(language: str, size: int = 3000, seed: int = 5, split: str = "train") -> tuple[Tree, ...]:
+def trees(language: str, size: int = 2000, seed: int = 5, split: str = "train") -> tuple[Tree, ...]:
     text = sample_text("treebank", language=language, size=size, seed=seed, split=split)
     return tuple(_tree(block) for block in text.strip().split("\n\n"))
 

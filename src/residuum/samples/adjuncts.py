@@ -7,10 +7,14 @@ from residuum.samples import lexicon, participants
 from residuum.samples.meanings import BE, BE_AT, Clause
 from residuum.samples.sources import Source
 
+_FAR = ("city", "village")
+
 
 def with_adjuncts(source: Source, clause: Clause, at_most: int) -> Clause:
     """The clause with at most so many adjuncts that fit it."""
     draw = source.draw
+    if at_most and _may_be_habit(clause) and draw.chance(0.4):
+        clause, at_most = _as_habit(source, clause), at_most - 1
     additions = [_with_time, with_place, _with_manner, _with_companion]
     added = 0
     for add in additions:
@@ -36,26 +40,31 @@ def times_of(tense: str) -> tuple[str, ...]:
 
 
 def _with_time(source: Source, clause: Clause) -> Clause:
-    """With a time of the tense, or as a habit where the verb may be one."""
-    draw = source.draw
+    """With a time of the tense, where one makes sense and none is said."""
+    if clause.time or clause.frequency:
+        return clause
     if clause.predicate == BE and "passing" not in lexicon.adjectives()[clause.quality].traits:
         return clause
-    if clause.predicate not in (BE, BE_AT):
-        verb = lexicon.verbs()[clause.predicate]
-        if _may_be_habit(clause) and draw.chance(0.5):
-            if draw.chance(0.7):
-                return replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
-            return replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
-        if verb.is_stative:
-            return clause
-    return replace(clause, time=draw.of(times_of(clause.tense)), time_first=draw.chance(0.4))
+    if clause.predicate not in (BE, BE_AT) and lexicon.verbs()[clause.predicate].is_stative:
+        return clause
+    return replace(clause, time=source.draw.of(times_of(clause.tense)), time_first=source.draw.chance(0.4))
 
 
 def _may_be_habit(clause: Clause) -> bool:
+    """Whether it may be done again and again: in the present, by and to somebody or something definite."""
+    if clause.predicate in (BE, BE_AT) or clause.tense != "present" or clause.negated:
+        return False
     told = (*clause.subject, *clause.object)
-    indefinite = any(entity.determiner not in ("the", "bare", "this") for entity in told)
-    habitual = "hab" in lexicon.verbs()[clause.predicate].aspect
-    return habitual and clause.tense == "present" and not clause.negated and not indefinite
+    definite = all(entity.determiner in ("the", "bare", "this") for entity in told)
+    return definite and "hab" in lexicon.verbs()[clause.predicate].aspect
+
+
+def _as_habit(source: Source, clause: Clause) -> Clause:
+    """The clause as a habit: often, every day."""
+    draw = source.draw
+    if draw.chance(0.7):
+        return replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
+    return replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
 
 
 def with_place(source: Source, clause: Clause) -> Clause:
@@ -82,10 +91,12 @@ def _with_manner(source: Source, clause: Clause) -> Clause:
 
 def _with_companion(source: Source, clause: Clause) -> Clause:
     """With somebody, for somebody, or by some vehicle: whichever fits the verb."""
+    if clause.companion or clause.beneficiary or clause.means:
+        return clause
     draw, words = source.draw, source.words
     aspect = lexicon.verbs()[clause.predicate].aspect if clause.predicate not in (BE, BE_AT) else ()
-    rides = words.nouns(("ridden",))
-    if "by" in aspect and rides and draw.chance(0.6):
+    rides = _rides(source, clause) if "by" in aspect else ()
+    if rides and draw.chance(0.6):
         return replace(clause, means=draw.of(rides))
     role = "companion" if "with" in aspect else "beneficiary" if "for" in aspect else ""
     if not role or clause.manner == "together" or clause.subject[0].kind == "pronoun":
@@ -93,3 +104,12 @@ def _with_companion(source: Source, clause: Clause) -> Clause:
     other = participants.companion(draw, words)
     taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
     return clause if other.lexeme in taken else replace(clause, **{role: other})
+
+
+def _rides(source: Source, clause: Clause) -> tuple[str, ...]:
+    """The vehicles that take one to the place: any to a city that has a name, by land to another."""
+    if clause.ground is None or clause.ground.possessor:
+        return ()
+    if clause.ground.kind == "name":
+        return source.words.nouns(("ridden",))
+    return source.words.nouns(("car", "bus", "bicycle", "motorcycle")) if clause.ground.lexeme in _FAR else ()

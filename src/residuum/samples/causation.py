@@ -8,7 +8,7 @@ told is told of one participant, who belongs to one split only.
 from dataclasses import dataclass, replace
 from functools import cache
 
-from residuum.samples import lexicon, participants
+from residuum.samples import lexicon
 from residuum.samples.draws import Draw, split_of
 from residuum.samples.meanings import BE, Clause, Entity, Meaning
 from residuum.samples.vocabulary import Vocabulary
@@ -43,11 +43,12 @@ class Link:
 
 def sample_choice(draw: Draw, split: str, words: Vocabulary, label: int) -> Choice:
     """A question about a link, with an answer from a link of another theme as the wrong choice."""
-    right = draw.of(links())
+    right = draw.of([link for link in links() if _participants(words, link.who, split)])
     wrong = draw.of([link for link in links() if link.theme not in (right.theme, "crime")])
+    told = f"{right.cause} {right.effect} {wrong.cause} {wrong.effect}".split(" ")
+    who = draw.of([entity for entity in _participants(words, right.who, split) if entity.lexeme not in told])
     question = draw.of(QUESTIONS)
     given = "effect" if question == "cause" else "cause"
-    who = _participant(draw, words, right, wrong, split)
     premise = _told(right.event(given), who)
     answer, other = _told(right.event(question), who), _told(wrong.event(question), who)
     choices = (answer, other) if label == 0 else (other, answer)
@@ -60,22 +61,19 @@ def links() -> tuple[Link, ...]:
     return tuple(Link(row["theme"], tuple(row["who"].split()), row["cause"], row["effect"]) for row in lexicon.causes())
 
 
-def _participant(draw: Draw, words: Vocabulary, right: Link, wrong: Link, split: str) -> Entity:
-    """Somebody of the split, a name or a noun with at most one adjective, of whom no event tells otherwise."""
-    told = f"{right.cause} {right.effect} {wrong.cause} {wrong.effect}".split(" ")
-    while True:
-        named = "PER" in right.who and draw.chance(0.5)
-        entity = participants.name(draw, words, "PER") if named else _noun(draw, words, right.who)
-        identity = f"{entity.lexeme} {entity.surname} {' '.join(entity.adjectives)}"
-        if split_of(identity) == split and entity.lexeme not in told:
-            return entity
+@cache
+def _participants(words: Vocabulary, who: tuple[str, ...], split: str) -> tuple[Entity, ...]:
+    """Everybody of a split: names, and nouns with at most one adjective that is no cause and no effect itself."""
+    names = [(key, surname) for key in words.names("PER") for surname in ("", *words.names("SUR"))]
+    everybody = [Entity(key, "name", surname, determiner="bare") for key, surname in names if "PER" in who]
+    for key in words.nouns(who):
+        lasting = [key for key in words.adjectives(key) if "character" in lexicon.adjectives()[key].traits]
+        everybody += [Entity(key), *(Entity(key, adjectives=(adjective,)) for adjective in lasting)]
+    return tuple(entity for entity in everybody if split_of(_identity(entity)) == split)
 
 
-def _noun(draw: Draw, words: Vocabulary, who: tuple[str, ...]) -> Entity:
-    key = draw.of(words.nouns(who))
-    lasting = [adjective.key for adjective in lexicon.adjectives().values() if "character" in adjective.traits]
-    fitting = [adjective for adjective in words.adjectives(key) if adjective in lasting]
-    return Entity(key, adjectives=(draw.of(fitting),)) if fitting and draw.chance(0.6) else Entity(key)
+def _identity(entity: Entity) -> str:
+    return " ".join([entity.lexeme, entity.surname, *entity.adjectives])
 
 
 def _told(event: str, who: Entity) -> Meaning:

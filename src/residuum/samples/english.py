@@ -1,9 +1,9 @@
 """Meanings in English."""
 
-from residuum.samples import lexicon
+from residuum.samples import adverbials, lexicon
 from residuum.samples.english_forms import indefinite_article, noun_form, verb_forms
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
 
 _PRONOUNS = {
     "i": ("I", "me", "Number=Sing|Person=1|PronType=Prs"),
@@ -34,7 +34,7 @@ def _clause(clause: Clause, agreement: str, *, follows: Clause | None = None) ->
     """A clause; one that `follows` another has its subject, and its auxiliary too."""
     core = _predicate(clause, agreement, shared_auxiliary=follows is not None)
     subject = None if follows else _subject(clause, core.head)
-    time = _time(clause, core.head)
+    time = adverbials.time(clause.time, "en", core.head)
     first, last = (time, None) if clause.time_first else (None, time)
     words = joined(first, subject, core, *_adjuncts(clause, core.head), last)
     return Phrase(words, core.head)
@@ -53,7 +53,7 @@ def _predicate(clause: Clause, agreement: str, *, shared_auxiliary: bool) -> Phr
     verb = lexicon.verbs()[clause.predicate]
     forms = verb_forms(clause.predicate)
     auxiliaries, head = _verb_group(clause, agreement, shared_auxiliary)
-    frequency = _adverb(clause.frequency, head)
+    frequency = adverbials.adverb(clause.frequency, "en", head)
     particle = Word(forms.particle, forms.particle, "ADP").under(head, "compound:prt") if forms.particle else None
     object_ = _object(clause, head, forms.preposition)
     ground = _ground(clause, verb.frame, head)
@@ -170,25 +170,11 @@ def _adjuncts(clause: Clause, head: Word) -> list[Phrase | None]:
     means = clause.means and _prepositional("by", _bare(clause.means), head)
     return [
         clause.beneficiary and _prepositional("for", _entity(clause.beneficiary, "obj"), head),
-        _adverb(clause.manner, head),
+        adverbials.adverb(clause.manner, "en", head),
         clause.place and _located(clause.place, head),
         clause.companion and _prepositional("with", _entity(clause.companion, "obj"), head),
         means or None,
     ]
-
-
-def _adverb(key: str, head: Word) -> Phrase | None:
-    if not key:
-        return None
-    phrase = fixed_phrase(lexicon.adverbs()[key].en)
-    return phrase.under(head, phrase.head.deprel)
-
-
-def _time(clause: Clause, head: Word) -> Phrase | None:
-    if not clause.time:
-        return None
-    phrase = fixed_phrase(lexicon.times()[clause.time].en)
-    return phrase.under(head, phrase.head.deprel)
 
 
 def _linker(link: str, head: Word) -> Word:

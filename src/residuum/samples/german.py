@@ -1,6 +1,6 @@
 """Meanings in German: the verb second, the rest in the middle field, other verb parts at the end."""
 
-from residuum.samples import lexicon
+from residuum.samples import adverbials, lexicon
 from residuum.samples.german_forms import (
     CONTRACTIONS,
     DEFINITE,
@@ -16,7 +16,7 @@ from residuum.samples.german_forms import (
     verb_forms,
 )
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
 
 _LINKS = {"and": "und", "but": "aber"}
 _NUMERALS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
@@ -61,7 +61,7 @@ def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     """The time or the subject, the finite verb, the middle field, the rest of the verb."""
     finite, rest, head = _verb_parts(clause, _agreement(subject))
     subject_phrase = _group(subject, "Nom").under(head, "nsubj")
-    time = _time(clause, head)
+    time = adverbials.time(clause.time, "de", head)
     if clause.time_first and time:
         front, middle = time, joined(subject_phrase, *_middle_field(clause, head, None))
     else:
@@ -72,7 +72,7 @@ def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
 def _follower(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     """A second predicate of the same subject, under the same auxiliary if there is one."""
     finite, rest, head = _verb_parts(clause, _agreement(subject))
-    middle = joined(*_middle_field(clause, head, _time(clause, head)))
+    middle = joined(*_middle_field(clause, head, adverbials.time(clause.time, "de", head)))
     return Phrase(joined(None if clause.tense == "future" else finite, middle, rest), head)
 
 
@@ -81,7 +81,7 @@ def _relative_clause(entity: Entity, clause: Clause, pronoun: Word) -> Phrase:
     by_subject = clause.gap == "subject"
     subject = (entity,) if by_subject else clause.subject
     finite, rest, head = _verb_parts(clause, _agreement(subject), verb_last=True)
-    time = _time(clause, head)
+    time = adverbials.time(clause.time, "de", head)
     middle = joined(*_middle_field(clause, head, time))
     if by_subject:
         return Phrase(joined(pronoun.under(head, "nsubj"), middle, rest, finite), head)
@@ -145,13 +145,13 @@ def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phras
     is_pronoun = bool(clause.object) and clause.object[0].kind == "pronoun"
     recipient = clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl:arg")
     negation = _nicht(head) if clause.negated and not _says_kein(clause) else None
-    manner = _adverb(clause.manner, head)
-    indefinite = bool(clause.object) and clause.object[0].determiner in _INDEFINITE
+    manner = adverbials.adverb(clause.manner, "de", head)
+    indefinite = bool(clause.object) and _is_indefinite(clause.object[0])
     means = clause.means and _prepositional("mit", _entity(Entity(clause.means), "Dat")).under(head, "obl")
     return [
         object_ if is_pronoun else None,
         time,
-        _adverb(clause.frequency, head),
+        adverbials.adverb(clause.frequency, "de", head),
         recipient,
         manner if indefinite else None,
         None if is_pronoun else object_,
@@ -163,6 +163,10 @@ def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phras
         clause.place and _placed(clause.place, "rest").under(head, "obl"),
         governed,
     ]
+
+
+def _is_indefinite(entity: Entity) -> bool:
+    return entity.kind == "noun" and entity.determiner in _INDEFINITE
 
 
 def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
@@ -204,20 +208,6 @@ def _nicht(head: Word) -> Word:
 
 def _with(entity: Entity | None, preposition: str, case: str, head: Word) -> Phrase | None:
     return entity and _prepositional(preposition, _entity(entity, case)).under(head, "obl")
-
-
-def _adverb(key: str, head: Word) -> Phrase | None:
-    if not key:
-        return None
-    phrase = fixed_phrase(lexicon.adverbs()[key].de, "Degree=Pos")
-    return phrase.under(head, phrase.head.deprel)
-
-
-def _time(clause: Clause, head: Word) -> Phrase | None:
-    if not clause.time:
-        return None
-    phrase = fixed_phrase(lexicon.times()[clause.time].de, "Degree=Pos")
-    return phrase.under(head, phrase.head.deprel)
 
 
 def _agreement(subject: tuple[Entity, ...]) -> str:

@@ -192,7 +192,7 @@ def _elsewhere(source: Source, clause: Clause) -> Clause | None:
 
 def _generalised_object(clause: Clause) -> Clause | None:
     """The clause with a more general noun as its indefinite object: a fruit for an apple."""
-    if len(clause.object) != 1 or clause.object[0].determiner != "a" or clause.object[0].adjectives:
+    if not _has_bare_indefinite(clause):
         return None
     general = lexicon.nouns()[clause.object[0].lexeme].isa
     return replace(clause, object=(replace(clause.object[0], lexeme=general),)) if general else None
@@ -200,12 +200,16 @@ def _generalised_object(clause: Clause) -> Clause | None:
 
 def _hyponym(source: Source, clause: Clause) -> Clause | None:
     """The clause with a more special noun for a general one."""
-    if len(clause.object) != 1 or clause.object[0].kind != "noun":
+    if not _has_bare_indefinite(clause):
         return None
     general = clause.object[0].lexeme
     fitting = lexicon.verbs()[clause.predicate].object
     special = [key for key in source.words.nouns(fitting) if lexicon.nouns()[key].isa == general]
     return replace(clause, object=(replace(clause.object[0], lexeme=source.draw.of(special)),)) if special else None
+
+
+def _has_bare_indefinite(clause: Clause) -> bool:
+    return len(clause.object) == 1 and clause.object[0].determiner == "a" and not clause.object[0].adjectives
 
 
 def _something_else(source: Source, clause: Clause) -> Clause | None:

@@ -23,7 +23,7 @@ class Freedom:
 
 def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> tuple[Entity, ...]:
     """One subject or two, of nouns with these tags, names and pronouns as these allow."""
-    options = _options(words, tags, noun=0.55, name=0.27)
+    options = _options(words, tags, noun=0.5, name=0.38)
     if "person" in tags and free.pronoun:
         options["pronoun"] = 0.1
     if free.group and _may_be_several(words, tags):
@@ -40,7 +40,7 @@ def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom)
 
 def object_(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> Entity:
     """An object of nouns with these tags, names and pronouns as these allow."""
-    options = _options(words, tags, noun=0.65, name=0.25)
+    options = _options(words, tags, noun=0.55, name=0.37)
     if "person" in tags and free.pronoun:
         options["pronoun"] = 0.08
     choice = draw.weighted(options)
@@ -84,7 +84,7 @@ def name(draw: Draw, words: Vocabulary, type: str) -> Entity:
 
 def place(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> Entity:
     """A place of these tags: mostly plain and definite."""
-    options = _options(words, tags, noun=0.65, name=0.35)
+    options = _options(words, tags, noun=0.55, name=0.45)
     choice = draw.weighted(options)
     if choice != "noun":
         return name(draw, words, choice)

@@ -1,6 +1,6 @@
 """Meanings in Swahili: everything agrees in class, pronouns and definite persons show in the verb."""
 
-from residuum.samples import lexicon
+from residuum.samples import adverbials, lexicon
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
 from residuum.samples.swahili_forms import (
     VerbStem,
@@ -24,7 +24,7 @@ from residuum.samples.swahili_forms import (
     with_form,
     without_form,
 )
-from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
 
 _LINKS = {"and": "na", "but": "lakini"}
 _TENSES = {"past": "Past", "present": "Pres", "future": "Fut"}
@@ -76,10 +76,10 @@ def _follower(clause: Clause) -> Phrase:
 def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phrase:
     """Frequency and time first, or time last; after the verb whom, what, how, where, with whom."""
     head = predicate.head
-    time = _time(clause, head)
+    time = adverbials.time(clause.time, "sw", head)
     first, last = (time, None) if clause.time_first else (None, time)
     words = joined(
-        _adverb(clause.frequency, head),
+        adverbials.adverb(clause.frequency, "sw", head),
         first,
         subject,
         predicate,
@@ -87,7 +87,7 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
         _object(clause, head),
         None if clause.predicate == BE_AT else _ground(clause, head),
         _with(clause.beneficiary, ["kwa", "ajili", "ya"], head),
-        _adverb(clause.manner, head),
+        adverbials.adverb(clause.manner, "sw", head),
         clause.place and _located(clause.place).under(head, "obl"),
         _with(clause.companion, ["pamoja", "na"], head),
         _with(Entity(clause.means) if clause.means else None, ["kwa"], head),
@@ -263,20 +263,6 @@ def _after(prepositions: list[str], phrase: Phrase) -> Phrase:
     case = Word(first, first, "ADP").under(phrase.head, "case")
     rest = [Word(form, form, "NOUN" if form == "ajili" else "ADP").under(case, "fixed") for form in others]
     return Phrase([case, *rest, *phrase.words], phrase.head)
-
-
-def _adverb(key: str, head: Word) -> Phrase | None:
-    if not key:
-        return None
-    phrase = fixed_phrase(lexicon.adverbs()[key].sw)
-    return phrase.under(head, phrase.head.deprel)
-
-
-def _time(clause: Clause, head: Word) -> Phrase | None:
-    if not clause.time:
-        return None
-    phrase = fixed_phrase(lexicon.times()[clause.time].sw)
-    return phrase.under(head, phrase.head.deprel)
 
 
 def _group(members: tuple[Entity, ...], as_subject: bool = False) -> Phrase:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice, repeat
 from typing import TypeVar
 
 from residuum.errors import SettingError
@@ -30,7 +31,7 @@ RENDERERS: dict[str, Callable[[Meaning], Sentence]] = {
 LANGUAGES = tuple(RENDERERS)
 
 # so many repetitions in a row say that all has been said
-_PATIENCE = 20_000
+_PATIENCE = 5_000
 Item = TypeVar("Item")
 Label = TypeVar("Label")
 
@@ -83,16 +84,16 @@ def sentences(request: Request) -> tuple[Meaning, ...]:
 def _sentences(request: Request) -> tuple[Meaning, ...]:
     """The meanings, kept for the next language."""
     source = _source(request, "sentences")
-    return tuple(_distinct(request, lambda: sample_meaning(source), skeleton))
+    return tuple(_distinct(request, repeat(None), lambda _: sample_meaning(source), skeleton))
 
 
 def pairs(request: Request) -> list[Pair]:
     """Premises and hypotheses, the labels in equal shares."""
     source = _source(request, "nli")
-    labels = _in_shares(source.draw, LABELS)
     return _distinct(
         request,
-        lambda: sample_pair(source, next(labels)),
+        _in_shares(source.draw, LABELS),
+        lambda label: sample_pair(source, label),
         lambda pair: f"{skeleton(pair.premise)} {skeleton(pair.hypothesis)}",
     )
 
@@ -100,10 +101,10 @@ def pairs(request: Request) -> list[Pair]:
 def choices(request: Request) -> list[Choice]:
     """Questions for causes and effects, the right choice as often the first as the second."""
     source = _source(request, "copa")
-    labels = _in_shares(source.draw, (0, 1))
     return _distinct(
         request,
-        lambda: sample_choice(source.draw, request.split, source.words, next(labels)),
+        _in_shares(source.draw, (0, 1)),
+        lambda label: sample_choice(source.draw, request.split, source.words, label),
         lambda choice: " ".join(map(skeleton, (choice.premise, *sorted(choice.choices, key=skeleton)))),
     )
 
@@ -113,9 +114,9 @@ def labelled(request: Request) -> list[Labelled]:
     source = _source(request, request.task)
     if request.task == "polarity":
         polarities = _in_shares(source.draw, POLARITIES)
-        return _distinct(request, lambda: sample_polarity(source, next(polarities)), _skeleton_of)
+        return _distinct(request, polarities, lambda label: sample_polarity(source, label), _skeleton_of)
     tenses: Iterator[Tense] = _in_shares(source.draw, TENSES)
-    return _distinct(request, lambda: sample_tense(source, next(tenses)), _skeleton_of)
+    return _distinct(request, tenses, lambda label: sample_tense(source, label), _skeleton_of)
 
 
 def _skeleton_of(item: Labelled) -> str:
@@ -127,24 +128,23 @@ def _source(request: Request, stream: str) -> Source:
     return Source(Draw(stream, request.split, part, request.seed), Vocabulary(part), request.split)
 
 
-def _distinct(request: Request, draw: Callable[[], Item], key: Callable[[Item], str]) -> list[Item]:
-    """As many items as asked for, no two alike by their keys."""
+def _distinct(
+    request: Request, labels: Iterator[Label], draw: Callable[[Label], Item], key: Callable[[Item], str]
+) -> list[Item]:
+    """As many items as asked for, one for each label in turn, no two alike by their keys."""
     seen: set[str] = set()
     items: list[Item] = []
-    repeated = 0
-    while len(items) < request.size:
-        item = draw()
-        found = key(item)
-        if found in seen:
-            repeated += 1
-            if repeated > _PATIENCE:
-                raise SettingError(
-                    f"size is {request.size}, but the {request.split} split of {request.task} has only about "
-                    f"{len(items)} different items; ask for fewer."
-                )
-            continue
-        repeated = 0
-        seen.add(found)
+    for label in islice(labels, request.size):
+        for _ in range(_PATIENCE):
+            item = draw(label)
+            if key(item) not in seen:
+                break
+        else:
+            raise SettingError(
+                f"size is {request.size}, but the {request.split} split of {request.task} has only about "
+                f"{len(items)} different items; ask for fewer."
+            )
+        seen.add(key(item))
         items.append(item)
     return items
 

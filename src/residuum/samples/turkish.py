@@ -1,8 +1,8 @@
 """Meanings in Turkish: the verb last, relative clauses as participles before the noun, pronouns left out."""
 
-from residuum.samples import lexicon
+from residuum.samples import adverbials, lexicon
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, fixed_phrase, joined, punctuation
+from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
 from residuum.samples.turkish_forms import (
     capital,
     copula_suffix,
@@ -71,21 +71,21 @@ def _subject(clause: Clause, head: Word) -> Phrase | None:
 def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phrase:
     """What belongs to the predicate, in order; an indefinite object stays beside the verb."""
     head = predicate.head
-    time = _time(clause, head)
+    time = adverbials.time(clause.time, "tr", head)
     opening = [time, subject] if clause.time_first else [subject, time]
     definite, indefinite = _object(clause, head)
     means = _phrase_of(noun_form(clause.means, "sg", "Ins"), clause.means, "Ins") if clause.means else None
     ground = None if clause.predicate == BE_AT else _ground(clause, head)
     words = joined(
         *opening,
-        _adverb(clause.frequency, head),
+        adverbials.adverb(clause.frequency, "tr", head),
         clause.companion and _entity(clause.companion, "Ins").under(head, "obl"),
         means and means.under(head, "obl"),
         clause.place and _entity(clause.place, "Loc").under(head, "obl"),
         _beneficiary(clause, head),
         definite,
         clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl"),
-        _adverb(clause.manner, head),
+        adverbials.adverb(clause.manner, "tr", head),
         ground,
         indefinite,
         predicate,
@@ -175,20 +175,6 @@ def _beneficiary(clause: Clause, head: Word) -> Phrase | None:
         return None
     phrase = _entity(clause.beneficiary, "Nom").under(head, "obl")
     return Phrase([*phrase.words, Word("için", "için", "ADP").under(phrase.head, "case")], phrase.head)
-
-
-def _adverb(key: str, head: Word) -> Phrase | None:
-    if not key:
-        return None
-    phrase = fixed_phrase(lexicon.adverbs()[key].tr)
-    return phrase.under(head, phrase.head.deprel)
-
-
-def _time(clause: Clause, head: Word) -> Phrase | None:
-    if not clause.time:
-        return None
-    phrase = fixed_phrase(lexicon.times()[clause.time].tr)
-    return phrase.under(head, phrase.head.deprel)
 
 
 def _agreement(subject: tuple[Entity, ...]) -> str:

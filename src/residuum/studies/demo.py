@@ -10,7 +10,7 @@ from residuum.activations.extraction import extract
 from residuum.comparison import compare
 from residuum.errors import SettingError
 from residuum.models import load_model
-from residuum.report import report
+from residuum.reports import report
 from residuum.samples import sample
 
 SENTENCES = 400

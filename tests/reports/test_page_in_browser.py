@@ -7,7 +7,7 @@ import pytest
 from browser import browsing, find_browser
 from report_runs import MEASURES, comparison_run
 
-from residuum.report import report
+from residuum.reports import report
 from residuum.results import Run
 
 NASTY = "<img src=x onerror='document.title=`broken`'></script><script>document.title='broken'</script>"
@@ -16,7 +16,7 @@ ENTER, TAB = ("Enter", 13), ("Tab", 9)
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    comparison = comparison_run({"deep": 5, "small": 3}, MEASURES)
+    comparison = comparison_run({"deep": 5, "50%{z}": 3}, MEASURES)
     words = pd.DataFrame({"word": ["b", None, "a,\"'", NASTY] * 30, "count": [10, 9, 100, None] * 30})
     probe = Run("probe", {NASTY: NASTY}, {"best": NASTY}, {NASTY[:4]: words})
     return report([comparison, probe], tmp_path_factory.mktemp("page") / "report.html")
@@ -65,7 +65,7 @@ def test_a_cell_tells_both_layers_value_interval_and_null(page):
     page.point_at(*cell)
     page.wait_for("document.querySelector('.square .hoverlayer').textContent")
     said = page.run("document.querySelector('.square .hoverlayer').textContent").replace("\u00a0", " ")
-    assert said == "small, layer 2deep, layer 0value 0.73095 % interval 0.720 to 0.740with permuted words 0.050"
+    assert said == "50%{z}, layer 2deep, layer 0value 0.73095 % interval 0.720 to 0.740with permuted words 0.050"
 
 
 def test_the_choice_of_a_measure_moves_all_figures_of_the_run(page):
@@ -124,7 +124,7 @@ def test_figures_and_tables_are_downloaded(page, tmp_path):
     assert (tmp_path / "similarity-cka.svg").read_text().startswith("<svg")
     assert (tmp_path / "similarity-cka.png").read_bytes().startswith(b"\x89PNG")
     pairs = pd.read_csv(tmp_path / "similarity-cka.csv")
-    expected = comparison_run({"deep": 5, "small": 3}, ["cka"]).tables["similarity"]
+    expected = comparison_run({"deep": 5, "50%{z}": 3}, ["cka"]).tables["similarity"]
     pd.testing.assert_frame_equal(pairs, expected, rtol=1e-6)
     page.run("document.querySelector('#run-2-table-1 [data-format=csv]').click()")
     words = pd.read_csv(wait_for_file(tmp_path / "-img.csv"))

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 
-import pytest
 from samples_reading import LANGUAGES, Tree, trees
 
 from residuum.samples import lexicon, sample, sample_text
@@ -32,7 +31,7 @@ def entity_types(language: str) -> list[Counter[str]]:
 def test_every_language_tells_the_same_meanings_in_the_same_order():
     told = [[tree.meaning for tree in trees(language)] for language in LANGUAGES]
     assert told[0] == told[1] == told[2] == told[3]
-    assert [described(meaning) for meaning in sentences(request(size=3000, seed=5))] == told[0]
+    assert [described(meaning) for meaning in sentences(request(size=2000, seed=5))] == told[0]
 
 
 def test_treebank_text_translation_and_entities_are_in_step():
@@ -54,7 +53,7 @@ def test_every_language_denies_what_the_meaning_denies():
 def test_every_language_names_the_same_kinds_of_entities():
     english, *others = map(entity_types, LANGUAGES)
     assert all(other == english for other in others)
-    assert sum(map(bool, english)) > 700
+    assert sum(map(bool, english)) > 600
 
 
 def test_a_larger_set_begins_with_the_smaller_one():
@@ -67,14 +66,14 @@ def test_other_seeds_give_other_sentences():
     assert len(first & second) < 25
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_no_sentence_is_told_twice_in_a_set_or_in_two_splits(language):
-    texts = {split: sample_text("text", language=language, size=3000, split=split).splitlines() for split in SPLITS}
-    for lines in texts.values():
-        assert len(set(lines)) == len(lines)
-    assert not set(texts["train"]) & set(texts["test"])
-    assert not set(texts["train"]) & set(texts["dev"])
-    assert not set(texts["dev"]) & set(texts["test"])
+def test_no_sentence_is_told_twice_in_a_set_or_in_two_splits():
+    seen: dict[str, set[str]] = {language: set() for language in LANGUAGES}
+    for split in SPLITS:
+        for language in LANGUAGES:
+            lines = set(sample_text("text", language=language, size=1500, split=split).splitlines())
+            assert len(lines) == 1500
+            assert not lines & seen[language]
+            seen[language] |= lines
 
 
 def test_each_clause_belongs_to_the_split_that_its_core_hashes_to():
@@ -88,18 +87,19 @@ def test_meanings_that_swahili_may_not_tell_apart_count_as_one():
     assert skeleton(first) != described(first)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_splits_with_disjoint_lexemes_share_no_content_word(language):
-    lemmas = {split: content_lemmas(language, split) for split in SPLITS}
-    assert not lemmas["train"] & lemmas["test"]
-    assert not lemmas["train"] & lemmas["dev"]
-    assert not lemmas["dev"] & lemmas["test"]
-    assert min(map(len, lemmas.values())) > 60
+def test_splits_with_disjoint_lexemes_share_no_content_word():
+    lemmas = {(split, language): content_lemmas(language, split) for split in SPLITS for language in LANGUAGES}
+    for language in LANGUAGES:
+        train, dev, test = (lemmas[split, language] for split in SPLITS)
+        assert not train & test
+        assert not train & dev
+        assert not dev & test
+        assert min(len(train), len(dev), len(test)) > 50
 
 
 def content_lemmas(language: str, split: str) -> set[str]:
     """The lemmas of nouns, names, verbs and adjectives, but for those of times and of common adverbials."""
-    corpus = sample("treebank", language=language, size=1500, split=split, disjoint_lexemes=True)
+    corpus = sample("treebank", language=language, size=700, split=split, disjoint_lexemes=True)
     rows = zip(corpus.labels["lemma"], corpus.labels["upos"], strict=True)
     lemmas = {lemma for words, tags in rows for lemma, upos in zip(words, tags, strict=True) if upos in CONTENT}
     return lemmas - shared_words(language)
@@ -131,7 +131,7 @@ def test_every_lexeme_is_used():
     verbs = {key for keys in words.verbs.values() for key in keys}
     assert verbs == set(lexicon.verbs())
     assert set(words.qualities) == set(lexicon.adjectives())
-    told = " ".join(described(meaning) for meaning in sentences(request(size=12000)))
+    told = " ".join(described(meaning) for meaning in sentences(request(size=8000)))
     words_told = set(re.findall(r"[\w]+", told))
     unused = set(lexicon.nouns()) - words_told - {"person", "animal", "fruit", "tool"}
     assert not unused

@@ -17,8 +17,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from residuum.errors import DataError, SettingError
-from residuum.report.measures import curve_term, main_measure, measure_term
-from residuum.report.wording import CONFIDENCE
+from residuum.reports.measures import curve_term, main_measure, measure_term
+from residuum.reports.wording import CONFIDENCE
 
 # Okabe and Ito's colours, the fainter ones on white last; grey stands for their black, which is lost on a dark page,
 # and their yellow is left out, since it is lost on a white one.

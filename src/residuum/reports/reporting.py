@@ -7,9 +7,9 @@ from pathlib import Path
 
 from residuum.errors import SettingError
 from residuum.files import whole_file
-from residuum.report.content import Section
-from residuum.report.page import render
-from residuum.report.sections import section
+from residuum.reports.content import Section
+from residuum.reports.page import render
+from residuum.reports.sections import section
 from residuum.results import Run, read_run
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from residuum.errors import StoreError
-from residuum.report.comparison_findings import ComparisonSummary, comparison_findings, summarise_comparison
-from residuum.report.content import Panel, Section, Table, View
-from residuum.report.figures import CURVE_COLUMNS, PAIR_COLUMNS, curves, heatmap
-from residuum.report.measures import curve_term, known_curves_first, measure_term
-from residuum.report.wording import listed
+from residuum.reports.comparison_findings import ComparisonSummary, comparison_findings, summarise_comparison
+from residuum.reports.content import Panel, Section, Table, View
+from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS, curves, heatmap
+from residuum.reports.measures import curve_term, known_curves_first, measure_term
+from residuum.reports.wording import listed
 from residuum.results import Run
 
 COLUMNS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from residuum.report.comparison import comparison_section
-from residuum.report.content import Finding, Section, Table
-from residuum.report.wording import count, shown
+from residuum.reports.comparison import comparison_section
+from residuum.reports.content import Finding, Section, Table
+from residuum.reports.wording import count, shown
 from residuum.results import Run
 
 

@@ -10,7 +10,7 @@ import pytest
 from report_runs import MEASURES, comparison_run
 
 from residuum.errors import SettingError, StoreError
-from residuum.report import report
+from residuum.reports import report
 from residuum.results import Run, write_run
 
 NASTY = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \"quoted\" 'name'"

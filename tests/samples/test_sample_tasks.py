@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from residuum.corpus import read_corpus
 from residuum.errors import SettingError
-from residuum.samples import TASKS, sample, sample_text
+from residuum.samples import TASKS, causation, sample, sample_text
 
 PAIR_TASKS = {"translation": "de-sw"}
 
@@ -117,7 +117,7 @@ def test_classes_are_balanced(task, classes, split):
 @pytest.mark.parametrize("language", ["en", "sw"])
 def test_the_hypothesis_alone_tells_next_to_nothing(language):
     train, test = (
-        sample("nli", language=language, size=size, split=split) for size, split in ((4000, "train"), (1500, "test"))
+        sample("nli", language=language, size=size, split=split) for size, split in ((2400, "train"), (900, "test"))
     )
     found = bag_of_words_accuracy(train.written.pair_texts, train.targets(), test.written.pair_texts, test.targets())
     assert found < 0.40
@@ -127,17 +127,10 @@ def test_the_hypothesis_alone_tells_next_to_nothing(language):
     assert max(negated.values()) < 1.25 * min(negated.values())
 
 
-def test_premise_and_hypothesis_are_about_the_same_and_differ():
-    corpus = sample("nli", size=900)
-    for premise, hypothesis in zip(corpus.written.texts, corpus.written.pair_texts, strict=True):
-        assert premise != hypothesis
-        assert set(premise.rstrip(".").split()) & set(hypothesis.rstrip(".").split())
-
-
 def test_polarity_and_tense_cannot_be_read_off_a_bag_of_words():
     """They are not trivial, and yet the words are not without use."""
     for task, chance in (("polarity", 1 / 2), ("tense", 1 / 3)):
-        train, test = (sample(task, size=size, split=split) for size, split in ((3000, "train"), (1000, "test")))
+        train, test = (sample(task, size=size, split=split) for size, split in ((2400, "train"), (900, "test")))
         found = bag_of_words_accuracy(train.written.texts, train.targets(), test.written.texts, test.targets())
         assert chance + 0.05 < found < 0.85
 
@@ -180,7 +173,8 @@ def test_tables_have_a_header():
 @pytest.mark.parametrize("task", TASKS)
 def test_the_same_seed_gives_the_same_bytes_in_any_process(task):
     language = language_of(task)
-    code = f"from residuum.samples import sample_text; import sys; sys.stdout.buffer.write(sample_text({task!r}, language={language!r}, size=40, seed=7).encode())"
+    told = f"sample_text({task!r}, language={language!r}, size=40, seed=7).encode()"
+    code = f"from residuum.samples import sample_text; import sys; sys.stdout.buffer.write({told})"
     found = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
@@ -191,7 +185,8 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(task):
 
 
 def test_importing_the_samples_loads_nothing_heavy():
-    code = "import sys, residuum.samples; print([n for n in ('torch', 'numpy', 'pandas', 'residuum.corpus') if n in sys.modules])"
+    heavy = ("torch", "numpy", "pandas", "residuum.corpus")
+    code = f"import sys, residuum.samples; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert result.stdout.strip() == "[]"
 
@@ -222,12 +217,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(settings, 
 
 
 def test_more_than_can_be_said_is_refused(monkeypatch):
-    from residuum.samples import causation
-
-    monkeypatch.setattr(
-        causation, "links", lambda: causation.links.__wrapped__()[19:21] + causation.links.__wrapped__()[-3:-2]
-    )
-    with pytest.raises(
-        SettingError, match=r"size is 100000, but the test split of copa has only about \d+ different items"
-    ):
-        sample("copa", split="test", size=100_000)
+    two = (causation.links()[0], next(link for link in causation.links() if link.theme == "things"))
+    monkeypatch.setattr(causation, "links", lambda: two)
+    with pytest.raises(SettingError, match=r"size is 9000, but the test split of copa has only about \d+ different"):
+        sample("copa", split="test", size=9000)

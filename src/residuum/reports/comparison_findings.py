@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from residuum.report.content import Finding
-from residuum.report.measures import main_measure, measure_term
-from residuum.report.wording import CONFIDENCE, count, interval, layer_range, listed, shown
+from residuum.reports.content import Finding
+from residuum.reports.measures import main_measure, measure_term
+from residuum.reports.wording import CONFIDENCE, count, interval, layer_range, listed, shown
 from residuum.results import Run
 
 SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")

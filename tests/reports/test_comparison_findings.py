@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from report_runs import comparison_run
 
-from residuum.report.comparison_findings import comparison_findings, summarise_comparison
+from residuum.reports.comparison_findings import comparison_findings, summarise_comparison
 
 
 def texts(run):

@@ -9,15 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from residuum.report.content import Panel, Section, Table
-from residuum.report.embedding import DIGITS, figure_data, json_block, script_block, script_hash, table_data
+from residuum.reports.content import Panel, Section, Table
+from residuum.reports.embedding import DIGITS, figure_data, json_block, script_block, script_hash, table_data
 
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
 
 
 def render(sections: Sequence[Section], title: str) -> str:
     """The whole page. Whatever comes from data is escaped by the template, or embedded as JSON without `<`."""
-    loader = PackageLoader("residuum.report", "assets")
+    loader = PackageLoader("residuum.reports", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     scripts = [script_block(get_plotlyjs()), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))]
     return environment.get_template("page.html").render(

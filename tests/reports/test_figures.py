@@ -8,8 +8,8 @@ import pytest
 from report_runs import comparison_run
 
 from residuum.errors import DataError, SettingError
-from residuum.report import curves, heatmap
-from residuum.report.figures import LINE_COLOURS, shortened
+from residuum.reports import curves, heatmap
+from residuum.reports.figures import LINE_COLOURS, shortened
 
 TWO = comparison_run({"deep": 4, "small": 2})
 NASTY = '<b onclick="x">%{z}</b>&amp;'
@@ -120,7 +120,7 @@ def test_markup_in_a_name_is_shown_and_not_obeyed():
     for figure in (heatmap(run.tables["similarity"], "cka"), curves(run.tables["curves"], "layer_average")):
         for trace in figure.data:
             assert "<b onclick" not in f"{trace.hovertemplate} {trace.name}"
-            assert "%{z}</b" not in f"{trace.hovertemplate}"
+            assert "%{z}&lt;" not in f"{trace.hovertemplate}"
         assert "&lt;b onclick" in figure.data[-1].hovertemplate + figure.data[-2].hovertemplate
         assert not any("<" in label.text + label.hovertext for label in figure.layout.annotations)
 

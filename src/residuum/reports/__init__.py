@@ -5,7 +5,7 @@ Draw: `figures` makes plotly figures of tidy tables. Page: `page` puts sections 
 A command without a module of its own is shown by its summary and its tables (`sections`).
 """
 
-from residuum.report.figures import curves, heatmap
-from residuum.report.reporting import report
+from residuum.reports.figures import curves, heatmap
+from residuum.reports.reporting import report
 
 __all__ = ["curves", "heatmap", "report"]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residuum.report import embedding
-from residuum.report.embedding import json_block, script_block, table_data
+from residuum.reports import embedding
+from residuum.reports.embedding import json_block, script_block, table_data
 
 
 def cells(data):

@@ -1,0 +1,91 @@
+"""The labels of premise and hypothesis, against an oracle that compares what the two say, detail by detail."""
+
+from collections import Counter
+
+import pytest
+
+from residuum.samples import lexicon
+from residuum.samples.inference import LABELS
+from residuum.samples.meanings import Clause, Entity, Meaning
+from residuum.samples.tasks import Request, pairs
+
+DETAILS = ("quality", "ground", "place", "companion", "beneficiary", "means", "manner", "time", "recipient")
+OPPOSITES = {("love", "hate"), ("hate", "love")}
+
+
+def in_scope(clause: Clause) -> set[object]:
+    """What a denial denies: that this was done to that, then, there, so."""
+    said: set[object] = {clause.predicate, ("very", clause.very)} - {("very", False)}
+    said |= {(role, getattr(clause, role)) for role in DETAILS if getattr(clause, role)}
+    for entity in clause.object:
+        if entity.determiner in ("a", "bare") and entity.kind == "noun" and not entity.possessor:
+            said |= {("some", kind) for kind in (entity.lexeme, lexicon.nouns()[entity.lexeme].isa) if kind}
+            said |= {("some", entity.lexeme, adjective) for adjective in entity.adjectives}
+        else:
+            said.add(("object", bare(entity)))
+    return said
+
+
+def aside(clause: Clause) -> set[object]:
+    """What is told of those who are there, whether or not the deed is denied."""
+    told: set[object] = set()
+    for role in ("subject", "object"):
+        for entity in getattr(clause, role):
+            if entity.determiner not in ("a", "bare") or entity.possessor:
+                told |= {(role, entity.lexeme, adjective) for adjective in entity.adjectives}
+    return told
+
+
+def bare(entity: Entity) -> tuple[object, ...]:
+    return (entity.lexeme, entity.surname, entity.number, entity.determiner, entity.possessor)
+
+
+def subjects(clause: Clause) -> set[tuple[object, ...]]:
+    return set(map(bare, clause.subject))
+
+
+def relation(premise: Clause, hypothesis: Clause) -> str:
+    """How two clauses relate, if both are about the same subjects."""
+    if are_opposite(premise, hypothesis):
+        return "entailment" if hypothesis.negated else "contradiction"
+    less, more = in_scope(hypothesis), in_scope(premise)
+    told = aside(hypothesis) <= aside(premise)
+    people = subjects(hypothesis) <= subjects(premise)
+    if not premise.negated and not hypothesis.negated:
+        return "entailment" if less <= more and told and people else "neutral"
+    if not premise.negated:
+        return "contradiction" if less <= more and people else "neutral"
+    if not hypothesis.negated:
+        return "contradiction" if more <= less and subjects(premise) <= subjects(hypothesis) else "neutral"
+    return "entailment" if more <= less and told and people else "neutral"
+
+
+def are_opposite(premise: Clause, hypothesis: Clause) -> bool:
+    if premise.negated:
+        return False
+    if premise.predicate == hypothesis.predicate == "be":
+        return lexicon.adjectives()[premise.quality].antonym == hypothesis.quality != ""
+    if premise.predicate == hypothesis.predicate == "be_at":
+        return premise.ground.lexeme != hypothesis.ground.lexeme
+    return (premise.predicate, hypothesis.predicate) in OPPOSITES
+
+
+def told_of_the_same(meaning: Meaning, hypothesis: Clause) -> Clause:
+    """The clause of the premise that has a subject of the hypothesis."""
+    return next(clause for clause in meaning.clauses if subjects(clause) & subjects(hypothesis))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_every_label_is_what_the_oracle_finds(split):
+    found = Counter()
+    for pair in pairs(Request("nli", "en", 1500, 3, split, False)):
+        (hypothesis,) = pair.hypothesis.clauses
+        premise = told_of_the_same(pair.premise, hypothesis)
+        assert relation(premise, hypothesis) == pair.label, pair
+        found[pair.label, premise.negated, hypothesis.negated] += 1
+    combinations = [(label, a, b) for label in LABELS for a in (False, True) for b in (False, True)]
+    missing = {combination for combination in combinations if not found[combination]}
+    # what is denied never follows from what is affirmed but by opposites, and never the other way
+    assert missing <= {("entailment", True, False), ("contradiction", False, False), ("contradiction", True, True)}
+    assert found["entailment", False, True] > 0
+    assert found["neutral", True, False] > 0
