@@ -44,6 +44,7 @@ def run(monkeypatch, capfd):
     def command(*arguments):
         monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
         handler = signal.getsignal(signal.SIGINT)
+        capfd.readouterr()
         try:
             main()
             status = 0

@@ -41,6 +41,7 @@ from residuum.errors import DataError, ModelError, SettingError
 from residuum.models import Model, load_model, only_first_layers, parse_layers
 
 BUFFER_BYTES = 96 << 20  # activations held before they are written; sentences are sorted by length inside it
+GROUP_SHARDS = 8  # sorted and read together at most, so that a killed run loses little
 UNITS = ("word", "sentence")
 
 
@@ -191,7 +192,7 @@ class Extraction:
         group, size = [], 0
         for index, shard in enumerate(shards):
             cost = sum(self._bytes(len(words)) for words in self.corpus.sentences[shard.first : shard.stop])
-            if group and size + cost > BUFFER_BYTES:
+            if group and (size + cost > BUFFER_BYTES or len(group) == GROUP_SHARDS):
                 yield group
                 group, size = [], 0
             group.append(index)

@@ -20,7 +20,7 @@ class Segments:
     """Which tokens make up each row: `tokens` one after another, `lengths` of them per row."""
 
     rows: Int[np.ndarray, " row"]
-    tokens: Int[np.ndarray, " token"]
+    tokens: Int[np.ndarray, " piece"]
     lengths: Int[np.ndarray, " row"]
     weights: Float[np.ndarray, " row"] | None = None  # where a row is an average over windows
 
@@ -52,7 +52,7 @@ def sentence_segments(alignment: Alignment, window: int, position: str, cls_id: 
 
 def pool(
     hidden: Float[Tensor, "batch token hidden"],
-    tokens: Int[Tensor, " token"],
+    tokens: Int[Tensor, " piece"],
     lengths: Int[Tensor, " row"],
     pooling: str,
 ) -> Float[Tensor, "row hidden"]:
@@ -80,7 +80,7 @@ def word_attention(
     return torch.where(total > 0, scores / total.clamp(min=torch.finfo(torch.float32).tiny), uniform)
 
 
-def membership(ranges: list[Int[np.ndarray, "word 2"]], n_tokens: int) -> Float[np.ndarray, "batch word token"]:
+def membership(ranges: list[Int[np.ndarray, "_ 2"]], n_tokens: int) -> Float[np.ndarray, "batch word token"]:
     """1 where a token belongs to a word of its sentence, else 0."""
     table = np.zeros((len(ranges), max(map(len, ranges)), n_tokens), dtype=np.float32)
     for b, words in enumerate(ranges):
@@ -98,7 +98,7 @@ def sentence_position(position: str, windows: list[Window], cls_id: int | None, 
     return "last" if causal else "mean"
 
 
-def _sentence_tokens(window: Window, position: str, cls_id: int | None) -> Int[np.ndarray, " token"]:
+def _sentence_tokens(window: Window, position: str, cls_id: int | None) -> Int[np.ndarray, " piece"]:
     if position == "cls":
         return np.array([window.ids.index(cls_id)] if cls_id in window.ids else [0])
     if position == "last":
@@ -106,7 +106,7 @@ def _sentence_tokens(window: Window, position: str, cls_id: int | None) -> Int[n
     return window.content
 
 
-def _ranges(start: Int[np.ndarray, " row"], lengths: Int[np.ndarray, " row"]) -> Int[np.ndarray, " token"]:
+def _ranges(start: Int[np.ndarray, " row"], lengths: Int[np.ndarray, " row"]) -> Int[np.ndarray, " piece"]:
     """start[0], start[0]+1, …, start[1], … : the numbers of several ranges one after another."""
     shift = np.repeat(start - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
     return np.arange(lengths.sum()) + shift

@@ -80,7 +80,7 @@ class Manifest:
 class Block:
     """The activations of some sentences: one array per layer, and each row's sentence and word."""
 
-    layers: list[Float32[np.ndarray, "row hidden"]]
+    layers: list[Float32[np.ndarray, "row _"]]
     places: Int[np.ndarray, "row 2"]
 
 
@@ -187,7 +187,7 @@ class ActivationStore:
             blocks = self.shard(index, known)
             yield np.stack([blocks[layer][:, neuron] for layer, neuron in columns], axis=1)
 
-    def shard(self, index: int, layers: Sequence[int] | None = None) -> list[Float32[np.ndarray, "word hidden"]]:
+    def shard(self, index: int, layers: Sequence[int] | None = None) -> list[Float32[np.ndarray, "word _"]]:
         """One shard's wanted layers, each words × hidden, as float32."""
         return self._tensors(index, [f"layer-{layer}" for layer in self._known(layers)])
 
@@ -200,7 +200,7 @@ class ActivationStore:
             places=self.row_words[rows],
         )
 
-    def read_attention(self, first: int, stop: int) -> list[list[Float32[np.ndarray, "head word word"]]]:
+    def read_attention(self, first: int, stop: int) -> list[list[Float32[np.ndarray, "_ _ _"]]]:
         """Attention in sentences first … stop − 1: for each a list over blocks, rows summing to 1."""
         if not self.n_heads:
             raise StoreError(f"{self.path} holds no attention; extract it with --attention.")
@@ -236,7 +236,7 @@ class ActivationStore:
 
     def _slices(
         self, names: list[str], first: int, stop: int, sizes: Int[np.ndarray, " sentence"]
-    ) -> list[Float32[np.ndarray, "row column"]]:
+    ) -> list[Float32[np.ndarray, "_ _"]]:
         """The rows of some sentences, from all shards they lie in, when sentence s takes `sizes[s]` rows."""
         pieces = []
         for index, shard in enumerate(self.manifest.shards):
