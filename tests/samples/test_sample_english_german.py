@@ -131,6 +131,24 @@ def test_german_prepositions_govern_their_case():
                 assert case in ("Dat", "Acc")
 
 
+def test_german_prepositions_of_place_have_the_accusative_for_a_goal_only():
+    goals = {"gehen", "kommen", "zurückkehren", "laufen", "reisen", "umziehen"}
+    times = {"Morgen", "Abend", "Nacht", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"}
+    seen = set()
+    for tree in trees("de"):
+        for token in tree.tokens:
+            noun = tree.parent(token)
+            if token.relation != "case" or token.lemma not in EITHER_PREPOSITIONS or noun.lemma in times:
+                continue
+            verb = tree.parent(noun)
+            if noun.relation != "obl" or verb.lemma == "warten":
+                continue
+            is_goal = verb.lemma in goals
+            assert noun.feats["Case"] == ("Acc" if is_goal else "Dat"), tree.text
+            seen.add(is_goal)
+    assert seen == {True, False}
+
+
 def test_german_main_clauses_have_the_finite_verb_second():
     for tree in trees("de"):
         root = next(token for token in tree.tokens if token.head == 0)

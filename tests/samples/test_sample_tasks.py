@@ -114,25 +114,23 @@ def test_classes_are_balanced(task, classes, split):
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-@pytest.mark.parametrize("language", ["en", "sw"])
-def test_the_hypothesis_alone_tells_next_to_nothing(language):
-    train, test = (
-        sample("nli", language=language, size=size, split=split) for size, split in ((2400, "train"), (900, "test"))
-    )
+def test_the_hypothesis_alone_tells_next_to_nothing():
+    train, test = (sample("nli", size=size, split=split) for size, split in ((2400, "train"), (900, "test")))
     found = bag_of_words_accuracy(train.written.pair_texts, train.targets(), test.written.pair_texts, test.targets())
-    assert found < 0.40
-    negated = Counter()
+    assert found < 0.39
+    denied = Counter()
     for text, label in zip(train.written.pair_texts, train.targets(), strict=True):
-        negated[label] += " not " in text if language == "en" else " ha" in text
-    assert max(negated.values()) < 1.25 * min(negated.values())
+        denied[label] += " not " in text
+    assert min(denied.values()) > 200
+    assert max(denied.values()) < 1.25 * min(denied.values())
 
 
 def test_polarity_and_tense_cannot_be_read_off_a_bag_of_words():
     """They are not trivial, and yet the words are not without use."""
     for task, chance in (("polarity", 1 / 2), ("tense", 1 / 3)):
-        train, test = (sample(task, size=size, split=split) for size, split in ((2400, "train"), (900, "test")))
+        train, test = (sample(task, size=size, split=split) for size, split in ((1500, "train"), (600, "test")))
         found = bag_of_words_accuracy(train.written.texts, train.targets(), test.written.texts, test.targets())
-        assert chance + 0.05 < found < 0.85
+        assert chance + 0.05 < found < 0.78
 
 
 def test_the_right_choice_cannot_be_told_without_the_premise():

@@ -13,8 +13,8 @@ from residuum.samples.sources import Source
 
 POLARITIES = ("affirmative", "negative")
 TENSES: tuple[Tense, ...] = ("past", "present", "future")
-_SHAPES = {"linked": 0.5, "relative": 0.3, "simple": 0.2}
-_MISLEADING = 0.8
+_SHAPES = {"linked": 0.7, "relative": 0.15, "simple": 0.15}
+_MISLEADING = 0.9
 
 
 @dataclass(frozen=True)

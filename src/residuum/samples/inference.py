@@ -22,6 +22,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 
 _DEFINITE = Freedom(indefinite=False, counted=False)
 _DEEDS = {"t": 0.6, "i": 0.15, "m": 0.15, "d": 0.1}
+_ATTEMPTS = 12
 _OPPOSITE_VERBS = {"love": "hate", "hate": "love"}
 # no two of these places are in each other
 _APART = ("kitchen", "garden", "library", "forest", "beach", "market", "church", "street", "station")
@@ -38,17 +39,18 @@ class Pair:
 
 
 def sample_pair(source: Source, label: str) -> Pair:
-    """A premise and a hypothesis that relate as the label says."""
+    """A premise and a hypothesis that relate as the label says.
+
+    A hypothesis is used only if a premise is found for every label, so that which ones are used does not depend on it.
+    """
     while True:
         hypothesis = _sample_hypothesis(source)
-        premise = _premise(source, hypothesis, label) if hypothesis else None
-        if hypothesis is None or premise is None or premise == hypothesis or not is_sensible(premise):
+        if hypothesis is None:
             continue
-        meaning = Meaning((premise,))
-        if source.draw.chance(0.25):
-            meaning = _embedded(source, premise, hypothesis) or meaning
-        if source.accepts(meaning):
-            return Pair(meaning, Meaning((hypothesis,)), label)
+        premises = {name: _found_premise(source, hypothesis, name) for name in LABELS}
+        premise = premises[label]
+        if premise is not None and None not in premises.values():
+            return Pair(_embedded(source, premise, hypothesis), Meaning((hypothesis,)), label)
 
 
 def _sample_hypothesis(source: Source) -> Clause | None:
@@ -64,6 +66,17 @@ def _sample_hypothesis(source: Source) -> Clause | None:
 def _is_plain(clause: Clause) -> bool:
     """Whether it tells no habit, and no time that the present implies (is working, is working now)."""
     return not clause.frequency and not (clause.time and clause.tense == "present")
+
+
+def _found_premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
+    """A premise that makes sense and belongs to the split, after a few attempts; None if there is none."""
+    for _ in range(_ATTEMPTS):
+        premise = _premise(source, hypothesis, label)
+        if premise is None or premise == hypothesis or not is_sensible(premise):
+            continue
+        if source.accepts(Meaning((premise,))):
+            return premise
+    return None
 
 
 def _premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
@@ -235,8 +248,10 @@ def _is_somebody(entity: Entity) -> bool:
     return entity.kind == "pronoun" or "person" in lexicon.nouns()[entity.lexeme].tags
 
 
-def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning | None:
-    """The premise beside a clause about somebody else."""
+def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
+    """The premise alone, or now and then beside a clause about somebody else."""
+    if source.draw.chance(0.75):
+        return Meaning((premise,))
     taken = {entity.lexeme for entity in (*premise.subject, *premise.object, *hypothesis.object)}
     other = find_clause(
         source,
@@ -248,7 +263,7 @@ def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning | 
         ),
     )
     if other is None:
-        return None
+        return Meaning((premise,))
     link: Link = "and" if premise.negated == other.negated else "but"
     if premise.time or source.draw.chance(0.5):
         return Meaning((premise, other), link)

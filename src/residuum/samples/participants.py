@@ -64,7 +64,8 @@ def pair(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> tuple[Entity, 
 
 def another(draw: Draw, words: Vocabulary, tags: tuple[str, ...], beside: Entity) -> Entity | None:
     """A second object beside one, with the same kind of article; None if there is none."""
-    keys = [key for key in words.nouns(tags) if key != beside.lexeme]
+    related = {beside.lexeme, lexicon.nouns()[beside.lexeme].isa} if beside.kind == "noun" else set()
+    keys = [key for key in words.nouns(tags) if key not in related and lexicon.nouns()[key].isa != beside.lexeme]
     if beside.kind != "noun" or beside.determiner not in ("the", "a", "bare") or not keys:
         return None
     key = draw.of(keys)

@@ -28,7 +28,7 @@ def demo(out: str | Path, *, say: Callable[[str], object] = print) -> Path:
         stores.append(extract(model, text, out / "activations" / ("twin" if twin else "model"), attention=True))
         say(f"     {stores[-1].audit}.")
     say("4/4  Comparing all layers and heads, by every measure …")
-    compare(stores, measures="all", null=True, out=out / "similarity")
+    compare(stores, measures="all", groups=5, null=True, out=out / "similarity")
     return report([out / "similarity"], out / "report.html", title="Residuum: a trained model and its random twin")
 
 
