@@ -97,20 +97,6 @@ def cores(meaning: Meaning) -> Iterator[str]:
         yield from _clause_cores(clause, clause.subject or first_subject, clause.object)
 
 
-def entities(meaning: Meaning) -> Iterator[Entity]:
-    """Every participant, possessors and those of relative clauses too."""
-    for clause in meaning.clauses:
-        yield from _clause_entities(clause)
-
-
-def clauses(meaning: Meaning) -> Iterator[Clause]:
-    """Every clause, relative ones too."""
-    yield from meaning.clauses
-    for entity in entities(meaning):
-        if entity.relative:
-            yield entity.relative
-
-
 def _described(meaning: Meaning, bare: bool) -> str:
     link = f" {meaning.link}{'-then' if meaning.shared_subject else ''} "
     return link.join(_described_clause(clause, bare) for clause in meaning.clauses)
@@ -154,15 +140,6 @@ def _clause_cores(clause: Clause, subject: tuple[Entity, ...], object_: tuple[En
             subject = (entity,) if inner.gap == "subject" else inner.subject
             object_ = (entity,) if inner.gap == "object" else inner.object
             yield from _clause_cores(inner, subject, object_)
-
-
-def _clause_entities(clause: Clause) -> Iterator[Entity]:
-    for entity in _own_entities(clause):
-        yield entity
-        if entity.possessor:
-            yield entity.possessor
-        if entity.relative:
-            yield from _clause_entities(entity.relative)
 
 
 def _own_entities(clause: Clause) -> Iterator[Entity]:

@@ -93,7 +93,7 @@ def finished(words: Sequence[Word], upper: str) -> Sentence:
         first.fused = upper + first.fused[1:]
     first.form = upper + first.form[1:]
     position = {id(word): number for number, word in enumerate(words, 1)}
-    following = (*(word.glued for word in words[1:]), True)
+    following = (*(word.glued for word in words[1:]), False)
     return Sentence(
         tuple(
             Row(
