@@ -40,7 +40,7 @@ from residuum.environment import environment
 from residuum.errors import DataError, ModelError, SettingError
 from residuum.models import Model, load_model, only_first_layers, parse_layers
 
-BUFFER_BYTES = 96 << 20  # activations held before they are written; sentences are sorted by length inside it
+BUFFER_BYTES = 48 << 20  # activations held before they are written; sentences are sorted by length inside it
 GROUP_SHARDS = 8  # sorted and read together at most, so that a killed run loses little
 UNITS = ("word", "sentence")
 
@@ -296,10 +296,9 @@ class Extraction:
 
     def _check_finite(self, tensors: dict[str, Tensor], first: int, origin: int, buffers: Buffers) -> None:
         for name, tensor in tensors.items():
-            finite = torch.isfinite(tensor)
-            if finite.all() or not name.startswith("layer"):
-                continue
-            row, neuron = (~finite).nonzero()[0].tolist()
+            if not name.startswith("layer") or np.isfinite(tensor.float().numpy().sum(dtype=np.float64)):
+                continue  # numpy keeps to this thread; torch would take the cores from the model
+            row, neuron = (~torch.isfinite(tensor)).nonzero()[0].tolist()
             sentence = int(np.searchsorted(buffers.first_row, buffers.first_row[first] + row, side="right")) - 1
             remedy = (
                 "use --dtype float32 or bfloat16" if self.settings.dtype == "float16" else "its weights are damaged"
