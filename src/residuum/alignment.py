@@ -66,8 +66,7 @@ class Aligner:
         self.unknown_id = tokenizer.unk_token_id
         self.window = window
         if window is not None:
-            self.n_special = self.backend.num_special_tokens_to_add(is_pair=False)
-            room = window - self.n_special
+            room = window - self.backend.num_special_tokens_to_add(is_pair=False)
             if room < 1:
                 raise ModelError(f"A window of {window} tokens leaves no room for words beside the special tokens.")
             self.stride = min(int(room * overlap), room - 1)

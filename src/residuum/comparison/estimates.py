@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
@@ -293,8 +293,3 @@ def load_moments(path: Path) -> Moments:
     from safetensors.numpy import load_file
 
     return Moments.from_arrays(load_file(path))
-
-
-def scratch_files(folder: Path) -> Iterator[Path]:
-    """The files of all passes in a scratch folder."""
-    yield from folder.glob("pass-*/*.safetensors")
