@@ -55,6 +55,11 @@ def chosen_file(path: Path, split: str | None) -> Path:
     raise CorpusError(f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}.")
 
 
+def has_split(path: Path, split: str) -> bool:
+    """Whether a folder has a file of the split."""
+    return path.is_dir() and any(_may_be_text(file) and _is_of_split(file, split) for file in path.iterdir())
+
+
 def detect_format(path: Path) -> str:
     """The format of a file, by its suffix, or by its first lines where the suffix leaves it open."""
     suffix = _suffix(path)

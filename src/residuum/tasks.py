@@ -1,0 +1,182 @@
+"""Tasks by name: what a probe, a classifier or a fine-tuned model predicts, and where a corpus says it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from residuum.corpus import Corpus, read_corpus
+from residuum.corpus.detection import has_split
+from residuum.errors import CorpusError, SettingError
+
+SHARES = (0.8, 0.1, 0.1)
+"""Train, development and test shares of a corpus that comes in one piece."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted of each word or sentence; a table's columns are named where their names are not usual."""
+
+    name: str
+    label: str | None
+    unit: str = "word"
+    metric: str = "accuracy"
+    columns: dict[str, str] = field(default_factory=dict)  # text and pair, as `read_corpus` takes them
+    regression: bool = False
+
+
+def _sentence(name: str, text: str, pair: str | None = None, label: str = "label", **facts: Any) -> Task:
+    columns = {"text": text} | ({} if pair is None else {"pair": pair})
+    return Task(name, label, "sentence", columns=columns, **facts)
+
+
+_NAMED = (
+    Task("upos", "upos"),
+    Task("xpos", "xpos"),
+    Task("deprel", "deprel"),
+    Task("deprel_main", "deprel_main"),
+    Task("pos", "pos"),
+    Task("chunk", "chunk"),
+    Task("sem", "sem"),
+    Task("ccg", "ccg"),
+    Task("ner", "ner"),
+    _sentence("sst2", "sentence"),
+    _sentence("mrpc", "#1 String", "#2 String", label="Quality", metric="f1"),
+    _sentence("stsb", "sentence1", "sentence2", label="score", regression=True, metric="pearson"),
+    _sentence("qqp", "question1", "question2", label="is_duplicate", metric="f1"),
+    _sentence("mnli", "premise", "hypothesis"),
+    _sentence("qnli", "question", "sentence"),
+    _sentence("rte", "sentence1", "sentence2"),
+    Task("sentence", None, "sentence"),
+    Task("regression", None, "sentence", regression=True, metric="pearson"),
+)
+TASKS = {task.name: task for task in _NAMED}
+"""The tasks known by name; any other name is that of a corpus' word labels, such as a UD feature (`Number`)."""
+
+
+def named_task(name: str | Task) -> Task:
+    """The task of that name; a name that is not known is taken for the name of word labels."""
+    if isinstance(name, Task):
+        return name
+    if not name:
+        raise SettingError(f"The task has no name; choose one of {', '.join(TASKS)}, or name a corpus' word labels.")
+    return TASKS.get(name.lower(), Task(name, name))
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCorpora:
+    """The three parts of a task's data, and in words where they came from when they were not given."""
+
+    train: Corpus
+    dev: Corpus
+    test: Corpus
+    notes: tuple[str, ...] = ()
+
+    def items(self) -> list[tuple[str, Corpus]]:
+        """The parts by name."""
+        return [("train", self.train), ("dev", self.dev), ("test", self.test)]
+
+
+def read_task(
+    task: str | Task,
+    corpus: Corpus | str | os.PathLike[str],
+    *,
+    dev: str | os.PathLike[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> TaskCorpora:
+    """Read a task's train, development and test parts: a folder of splits, files of their own, or one file.
+
+    A part that is absent is cut from another by the seed: development from train; all three (80 / 10 / 10) from a
+    corpus in one piece. Where the test part is unlabelled, as in GLUE, the development part is tested on and another
+    is cut from train. `limit` applies to each part.
+    """
+    task = named_task(task)
+    if isinstance(corpus, Corpus) or (dev is None and test is None and _in_one_piece(Path(corpus))):
+        whole = corpus if isinstance(corpus, Corpus) else _read(task, corpus, None, format, limit)
+        _check_labels(task, whole)
+        shares = ", ".join(f"{share:.0%}" for share in SHARES)
+        return TaskCorpora(*whole.split(SHARES, seed), notes=(f"{whole.name} was cut into {shares} by seed {seed}",))
+    parts = {
+        "train": _read(task, corpus, _split_of(corpus, "train"), format, limit),
+        "dev": _optional(task, corpus, dev, "dev", format, limit),
+        "test": _optional(task, corpus, test, "test", format, limit),
+    }
+    _check_labels(task, parts["train"])
+    return _completed(task, parts, seed)
+
+
+def labels_of(corpus: Corpus, task: Task) -> list[Any]:
+    """A task's labels of a corpus: a list for each sentence of a word task, one value for each of a sentence task."""
+    if task.unit == "word":
+        return corpus.word_labels(task.label or task.name)
+    return corpus.targets(task.label if task.label in corpus.sentence_labels else None)
+
+
+def _in_one_piece(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and not has_split(path, "train"))
+
+
+def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCorpora:
+    """Fill the parts that are absent or unlabelled from the others, and say so."""
+    train, dev, test, notes = parts["train"], parts["dev"], parts["test"], []
+    assert train is not None, "the training part is read or an error was raised"
+    if test is None and dev is not None:
+        dev, test = None, dev
+        notes.append(f"the test part is absent or unlabelled: {test.name} is the test")
+    if test is None:
+        train, test = train.split((0.9, 0.1), seed)
+        notes.append(f"test is a tenth of {train.name}, cut by seed {seed}")
+    if dev is None:
+        train, dev = train.split((0.9, 0.1), seed)
+        notes.append(f"dev is a tenth of {train.name}, cut by seed {seed}")
+    return TaskCorpora(train, dev, test, tuple(notes))
+
+
+def _optional(
+    task: Task,
+    corpus: str | os.PathLike[str],
+    given: str | os.PathLike[str] | None,
+    split: str,
+    format: str | None,
+    limit: int | None,
+) -> Corpus | None:
+    if given is not None:
+        found = _read(task, given, None, format, limit)
+        _check_labels(task, found)
+        return found
+    if not has_split(Path(corpus), split):
+        return None
+    try:
+        found = _read(task, corpus, split, format, limit)
+        _check_labels(task, found)
+    except CorpusError:
+        if split == "test" and task.unit == "sentence":  # GLUE ships its tests without labels
+            return None
+        raise
+    return found
+
+
+def _read(
+    task: Task, source: str | os.PathLike[str], split: str | None, format: str | None, limit: int | None
+) -> Corpus:
+    if task.unit == "word":
+        return read_corpus(source, format=format, split=split, limit=limit)
+    options: dict[str, Any] = {**task.columns, "label": task.label, "regression": task.regression or None}
+    return read_corpus(source, format=format, split=split, limit=limit, **options)
+
+
+def _split_of(corpus: str | os.PathLike[str], split: str) -> str | None:
+    return None if Path(corpus).is_file() else split
+
+
+def _check_labels(task: Task, corpus: Corpus) -> None:
+    labels = labels_of(corpus, task)
+    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
+    if all(value is None for value in values):
+        raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
