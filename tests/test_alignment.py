@@ -156,10 +156,27 @@ def test_offsets_that_do_not_ascend_are_compared_one_by_one():
 
     class Encoding:
         offsets = ((0, 3), (4, 6), (2, 4), (7, 9))
+        special_tokens_mask = (0, 0, 0, 0)
 
-    content = np.arange(4)
-    ranges = _token_ranges(Encoding(), content, np.array([[0, 3], [4, 6], [7, 9], [9, 12]]))
-    assert ranges.tolist() == [[0, 3], [1, 2], [3, 4], [0, 0]]
+        def __len__(self):
+            return 4
+
+    spans = [(0, 3), (4, 6), (7, 9), (9, 12)]
+    for ranges in _token_ranges([[Encoding()], [Encoding()]], [spans, spans]):
+        assert ranges.tolist() == [[[0, 3], [1, 2], [3, 4], [0, 0]]]
+
+
+def test_a_batch_is_aligned_as_its_sentences_are_one_by_one():
+    sentences = [["a", "dog"], ["the"] * 40, [], ["cats", "run", "fast"], ["x"] * 11]
+    aligner = Aligner(build_tokenizer("wordpiece"), 12)
+    texts = [" ".join(sentence) for sentence in sentences]
+    together = aligner.align(texts, [spans(sentence) for sentence in sentences])
+    assert len(together[1].windows) > 1
+    for text, sentence, found in zip(texts, sentences, together, strict=True):
+        [alone] = aligner.align([text], [spans(sentence)])
+        assert [w.ids for w in found.windows] == [w.ids for w in alone.windows]
+        assert found.ranges.tolist() == alone.ranges.tolist()
+        assert found.choice.tolist() == alone.choice.tolist()
 
 
 def test_audits_add_up():

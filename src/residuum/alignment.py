@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,12 +45,12 @@ class Alignment:
     unknown: int  # words with a piece outside the vocabulary
     truncated: int = 0  # words cut off because a pair did not fit the window
 
-    @property
+    @cached_property
     def kept(self) -> Int[np.ndarray, " word"]:
         """The words that have sub-words."""
         return np.flatnonzero(self.choice >= 0)
 
-    @property
+    @cached_property
     def lost(self) -> list[int]:
         """The words that no sub-word stands for."""
         return np.flatnonzero(self.choice < 0).tolist()
@@ -77,11 +79,9 @@ class Aligner:
             self.backend.no_truncation()
         else:
             self.backend.enable_truncation(self.window, stride=self.stride)
-        encodings = self.backend.encode_batch(list(texts))
-        return [
-            self._align_one(e, np.array(s, dtype=np.int64).reshape(-1, 2))
-            for e, s in zip(encodings, spans, strict=True)
-        ]
+        encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts))]
+        ranges = iter(_token_ranges(encodings, spans))
+        return [self._align_one([_window(part) for part in parts], next(ranges)) for parts in encodings]
 
     def align_pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> list[Alignment]:
         """Encode pairs of segments for sentence tasks; the longer one is cut where both do not fit."""
@@ -93,16 +93,13 @@ class Aligner:
             self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
         ]
 
-    def _align_one(self, encoding: Encoding, spans: Int[np.ndarray, "word 2"]) -> Alignment:
-        parts = [encoding, *encoding.overflowing]
-        windows = [_window(part) for part in parts]
-        ranges = np.stack([_token_ranges(part, w.content, spans) for part, w in zip(parts, windows, strict=True)])
+    def _align_one(self, windows: list[Window], ranges: Int[np.ndarray, "window word 2"]) -> Alignment:
         choice = _best_window(ranges, windows)
         return Alignment(
             windows=windows,
             ranges=ranges,
             choice=choice,
-            n_words=len(spans),
+            n_words=ranges.shape[1],
             n_subwords=int((ranges[..., 1] - ranges[..., 0]).max(axis=0, initial=0).sum()),
             unknown=self._count_unknown(windows, ranges, choice),
         )
@@ -217,38 +214,79 @@ def _words_after(encoding: Encoding, segment: int, text: str) -> int:
 
 
 def _token_ranges(
-    encoding: Encoding, content: Int[np.ndarray, " token"], spans: Int[np.ndarray, "word 2"]
-) -> Int[np.ndarray, "word 2"]:
-    """For each word the first and one past the last token whose characters overlap its own; empty where none does."""
-    if not len(content):
-        return np.zeros((len(spans), 2), dtype=np.int64)
-    offsets = np.array(encoding.offsets, dtype=np.int64)[content]
-    starts, stops = offsets[:, 0], offsets[:, 1]
+    encodings: Sequence[Sequence[Encoding]], spans: Sequence[Sequence[tuple[int, int]]]
+) -> list[Int[np.ndarray, "window word 2"]]:
+    """For each word the first and one past the last token whose characters overlap its own; empty where none does.
+
+    All windows of all sentences are searched at once: each has its own stretch of one long line of characters.
+    """
+    parts = [part for sentence in encodings for part in sentence]
+    tokens = _Tokens.of(parts)
+    n_windows, n_words = _lengths(encodings), _lengths(spans)
+    part_words = np.repeat(n_words, n_windows)
+    words = _pairs(chain.from_iterable(s * n for s, n in zip(map(list, spans), n_windows.tolist(), strict=True)))
+    stretch = 1 + max(tokens.offsets.max(initial=0), words.max(initial=0))
+    words += np.repeat(np.arange(len(parts)) * stretch, part_words)[:, None]
+    offsets = tokens.offsets + (tokens.part * stretch)[:, None]
+    first, stop = _overlapping(offsets, words).T
+    found = first < stop
+    ranges = np.zeros_like(words)
+    ranges[found, 0] = tokens.position[first[found]]
+    ranges[found, 1] = tokens.position[stop[found] - 1] + 1
+    pieces = np.split(ranges, np.cumsum(n_words * n_windows)[:-1])
+    return [piece.reshape(n, -1, 2) for piece, n in zip(pieces, n_windows.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of many windows that are not special: their window, their place in it and their characters."""
+
+    part: Int[np.ndarray, " token"]
+    position: Int[np.ndarray, " token"]
+    offsets: Int[np.ndarray, "token 2"]
+
+    @classmethod
+    def of(cls, parts: Sequence[Encoding]) -> _Tokens:
+        lengths = _lengths(parts)
+        content = np.flatnonzero(_flat(part.special_tokens_mask for part in parts) == 0)
+        part = np.repeat(np.arange(len(parts)), lengths)
+        position = np.arange(len(part)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        offsets = _pairs(chain.from_iterable(part.offsets for part in parts))
+        return cls(part[content], position[content], offsets[content])
+
+
+def _overlapping(offsets: Int[np.ndarray, "token 2"], words: Int[np.ndarray, "word 2"]) -> Int[np.ndarray, "word 2"]:
+    """The first token that overlaps each word, and one past the last; not ascending where there is none."""
+    starts, stops = offsets.T
     if (np.diff(starts) < 0).any() or (np.diff(stops) < 0).any():
-        return _token_ranges_unordered(offsets, content, spans)
-    first = np.searchsorted(stops, spans[:, 0], side="right")
-    last = np.searchsorted(starts, spans[:, 1], side="left") - 1
-    return _as_ranges(first, last, content)
+        return _overlapping_unordered(offsets, words)
+    first = np.searchsorted(stops, words[:, 0], side="right")
+    stop = np.searchsorted(starts, words[:, 1], side="left")
+    return np.stack([first, stop], axis=1)
 
 
-def _token_ranges_unordered(
-    offsets: Int[np.ndarray, "token 2"], content: Int[np.ndarray, " token"], spans: Int[np.ndarray, "word 2"]
+def _overlapping_unordered(
+    offsets: Int[np.ndarray, "token 2"], words: Int[np.ndarray, "word 2"]
 ) -> Int[np.ndarray, "word 2"]:
-    """The same for the rare tokenizer whose offsets do not ascend: compare every word with every token."""
-    overlap = (offsets[None, :, 0] < spans[:, None, 1]) & (offsets[None, :, 1] > spans[:, None, 0])
-    any_token = overlap.any(axis=1)
-    first = np.where(any_token, overlap.argmax(axis=1), 0)
-    last = np.where(any_token, overlap.shape[1] - 1 - overlap[:, ::-1].argmax(axis=1), -1)
-    return _as_ranges(first, last, content)
+    """The same for the rare tokenizer whose offsets do not ascend: compare each word with every token."""
+    found = np.zeros_like(words)
+    for row, (start, stop) in enumerate(words.tolist()):
+        tokens = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start))
+        if tokens.size:
+            found[row] = tokens[0], tokens[-1] + 1
+    return found
 
 
-def _as_ranges(
-    first: Int[np.ndarray, " word"], last: Int[np.ndarray, " word"], content: Int[np.ndarray, " token"]
-) -> Int[np.ndarray, "word 2"]:
-    found = first <= last
-    bound = len(content) - 1
-    ranges = np.stack([content[np.minimum(first, bound)], content[np.clip(last, 0, bound)] + 1], axis=1)
-    return np.where(found[:, None], ranges, 0)
+def _lengths(rows: Sequence[Sequence[object] | Encoding]) -> Int[np.ndarray, " row"]:
+    return np.fromiter(map(len, rows), np.int64, len(rows))
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> Int[np.ndarray, "_ 2"]:
+    return _flat(pairs).reshape(-1, 2)
+
+
+def _flat(rows: Iterable[Sequence[int]]) -> Int[np.ndarray, " _"]:
+    return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
 def _best_window(ranges: Int[np.ndarray, "window word 2"], windows: list[Window]) -> Int[np.ndarray, " word"]:

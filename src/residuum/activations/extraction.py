@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property, reduce
+from itertools import cycle
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,6 +173,7 @@ class Extraction:
         )
         with bar, ThreadPoolExecutor(1) as executor, only_first_layers(self.model, max(self.layers)):
             pending: Future[None] | None = None
+            rooms = cycle((Room(), Room()))  # one is filled while the other is written
             for group in self._groups(shards):
                 if missing.isdisjoint(group):
                     continue
@@ -179,7 +181,7 @@ class Extraction:
                 audits = self._audits(alignments, shards, group)
                 audit = sum((audits[i] for i in group if i in missing), audit)
                 audit.check(max_loss, self.corpus.n_words)
-                buffers = Buffers.empty(self, alignments)
+                buffers = Buffers.empty(self, alignments, next(rooms))
                 self.fill(alignments, buffers, bar)
                 if pending is not None:
                     pending.result()
@@ -310,6 +312,20 @@ class Extraction:
             )
 
 
+class Room:
+    """Memory that group after group is read into; it is asked of the system once, so it neither grows nor scatters."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, rows: int, width: int) -> Tensor:
+        """Rows of zeros that last until the next taking of that name."""
+        if name not in self._held or len(self._held[name]) < rows:
+            self._held.pop(name, None)
+            self._held[name] = torch.empty(rows, width)
+        return self._held[name][:rows].zero_()
+
+
 @dataclass(frozen=True, eq=False)
 class Buffers:
     """The activations of a run of sentences, in corpus order, before they are written."""
@@ -322,8 +338,8 @@ class Buffers:
     first_pair: np.ndarray
 
     @classmethod
-    def empty(cls, extraction: Extraction, alignments: list[Alignment]) -> Buffers:
-        """Room for these sentences."""
+    def empty(cls, extraction: Extraction, alignments: list[Alignment], room: Room) -> Buffers:
+        """Buffers for these sentences."""
         by_word = extraction.settings.unit == "word"
         rows = np.array([len(a.kept) if by_word else 1 for a in alignments])
         pairs = np.square(rows) if extraction.blocks else np.zeros_like(rows)
@@ -331,9 +347,9 @@ class Buffers:
         model = extraction.model
         return cls(
             layers=extraction.layers,
-            hidden=[torch.zeros(int(first_row[-1]), model.widths[layer]) for layer in extraction.layers],
+            hidden=[room.take(f"layer {n}", int(first_row[-1]), model.widths[n]) for n in extraction.layers],
             blocks=extraction.blocks,
-            attention=[torch.zeros(int(first_pair[-1]), model.n_heads) for _ in extraction.blocks],
+            attention=[room.take(f"block {n}", int(first_pair[-1]), model.n_heads) for n in extraction.blocks],
             first_row=first_row,
             first_pair=first_pair,
         )
