@@ -1,0 +1,18 @@
+"""How well do models align languages, and how well do they predict text?"""
+
+from residuum.evaluation.correlation import correlate_alignment
+from residuum.evaluation.evaluating import evaluate
+from residuum.evaluation.pairs import SentencePairs, read_pairs
+from residuum.evaluation.perplexity import Perplexity, evaluate_perplexity
+from residuum.evaluation.retrieval import Retrieval, evaluate_retrieval
+
+__all__ = [
+    "Perplexity",
+    "Retrieval",
+    "SentencePairs",
+    "correlate_alignment",
+    "evaluate",
+    "evaluate_perplexity",
+    "evaluate_retrieval",
+    "read_pairs",
+]

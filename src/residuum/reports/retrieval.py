@@ -1,0 +1,120 @@
+"""The section of an `evaluate retrieval` run: accuracy over layers, and the table of pairs of languages."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from residuum.errors import StoreError
+from residuum.reports.charts import Series, line_chart
+from residuum.reports.content import Finding, Panel, Section, Table, View
+from residuum.reports.wording import count, interval, listed
+from residuum.results import Run
+
+COLUMNS = ("pair", "query", "candidates", "score", "layers", "layer", "sentences", "accuracy", "low", "high", "mrr")
+TITLES = {"cosine": "Cosine of mean states", "bertscore": "BERTScore"}
+NOTES = {
+    "cosine": "The mean of all token states of a sentence, averaged over the layers: one vector a sentence.",
+    "bertscore": "Every token is matched with the most alike token of the other sentence; shared words and names help.",
+}
+
+
+def retrieval_section(run: Run, source: str = "") -> Section:
+    """How well these models align languages."""
+    table = _checked(run, source or "This run")
+    single = table[table["layer"].notna()]
+    panels = (_curves(single),) if single.groupby(["query", "candidates", "score"])["layer"].nunique().max() > 1 else ()
+    return Section(
+        command=run.command,
+        title=f"Does a sentence find its translation with {listed(run.summary.get('models', ['this model']))}?",
+        source=source,
+        facts=_facts(table),
+        findings=tuple(_findings(table)),
+        panels=panels,
+        tables=_tables(run),
+        config=run.config,
+        environment=run.environment,
+    )
+
+
+def _checked(run: Run, source: str) -> pd.DataFrame:
+    table = run.tables.get("retrieval", pd.DataFrame())
+    missing = [column for column in COLUMNS if column not in table.columns]
+    if missing or table.empty:
+        raise StoreError(
+            f"{source} is no whole retrieval: its table retrieval has no {', '.join(missing) or 'rows'}. "
+            "Run `evaluate retrieval` again with --fresh."
+        )
+    return table
+
+
+def _facts(table: pd.DataFrame) -> dict[str, str]:
+    pairs = table.drop_duplicates("pair")
+    return {
+        "pairs of languages": f"{len(pairs):,}",
+        "pairs of sentences": f"{int(pairs['sentences'].sum()):,}",
+        "best accuracy": f"{table['accuracy'].max():.3f}",
+    }
+
+
+def _findings(table: pd.DataFrame) -> list[Finding]:
+    """For each pair of languages the best way to find a translation, against chance."""
+    findings = []
+    for pair, own in table.groupby("pair", sort=False):
+        best = own.loc[own["accuracy"].idxmax()]
+        findings.append(
+            Finding(
+                str(pair),
+                f"Of {count(int(best['sentences']), 'sentence')}, {best['accuracy']:.1%} find their translation "
+                f"({best['query']} → {best['candidates']}, {TITLES.get(best['score'], best['score'])}, layers "
+                f"{best['layers']}; interval {interval(best['low'], best['high'])}); chance is "
+                f"{1 / best['sentences']:.1%}.",
+            )
+        )
+    return findings
+
+
+def _curves(single: pd.DataFrame) -> Panel:
+    views = tuple(
+        View(
+            key=str(score),
+            label=TITLES.get(str(score), str(score)),
+            figure=_chart(own),
+            table="retrieval",
+            where={"score": str(score)},
+            note=NOTES.get(str(score), ""),
+        )
+        for score, own in single.groupby("score", sort=False)
+    )
+    return Panel(
+        title="Alignment layer by layer",
+        caption="How often a sentence's translation is the nearest of all sentences of the other language, with each "
+        "layer alone. Layer 0 is the embeddings.",
+        views=views,
+        choice="Score",
+    )
+
+
+def _chart(rows: pd.DataFrame) -> go.Figure:
+    lines = [
+        Series(
+            name=f"{query} → {candidates}",
+            x=own["layer"].astype(int).tolist(),
+            y=own["accuracy"].tolist(),
+            low=own["low"].tolist(),
+            high=own["high"].tolist(),
+        )
+        for (query, candidates), own in rows.sort_values("layer").groupby(["query", "candidates"], sort=False)
+    ]
+    depth = int(rows["layer"].max()) - int(rows["layer"].min())
+    return line_chart(lines, x="layer", y="accuracy", step=max(1, -(-depth // 12)))
+
+
+def _tables(run: Run) -> tuple[Table, ...]:
+    captions = {
+        "retrieval": "Accuracy and mean reciprocal rank of every direction, score and choice of layers.",
+        "averages": "The mean over pairs of languages.",
+    }
+    return tuple(
+        Table(name, frame, captions.get(name, ""), folded=name == "averages") for name, frame in run.tables.items()
+    )

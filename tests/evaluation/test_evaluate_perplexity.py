@@ -1,0 +1,148 @@
+"""`evaluate perplexity`: against full logits, token by token, of masked and causal models."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from bilingual import save_language_model
+
+from residuum.corpus import Corpus
+from residuum.errors import ModelError, SettingError
+from residuum.evaluation import evaluate, evaluate_perplexity
+from residuum.evaluation.language_models import load_language_model
+from residuum.evaluation.masking import masked_predictions
+from residuum.evaluation.token_batches import token_windows
+from tiny import TEXT
+
+LINES = TEXT[:3]
+MASKED = ("bert", "distilbert", "electra", "mpnet")
+CAUSAL = ("gpt2", "llama", "gpt")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    built = {}
+
+    def of(family: str, kind: str):
+        if (family, kind) not in built:
+            place = tmp_path_factory.mktemp("language-models") / f"{family}-{kind}"
+            built[family, kind] = save_language_model(place, family, kind)
+        return built[family, kind]
+
+    return of
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_decoder_against_its_own_loss(family, folder, text):
+    place = folder(family, "causal")
+    found = evaluate_perplexity(place, text, progress=False).frame.iloc[0]
+    model, tokenizer = hf.AutoModelForCausalLM.from_pretrained(place).eval(), hf.AutoTokenizer.from_pretrained(place)
+    total = count = 0
+    for line in LINES:
+        ids = tokenizer(line, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            total += model(input_ids=ids, labels=ids).loss.item() * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    assert found["tokens"] == count
+    assert found["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-5)
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_a_masked_model_against_hiding_one_token_at_a_time(family, folder, text):
+    place = folder(family, "masked")
+    found = evaluate_perplexity(place, text, masking="each", progress=False).frame.iloc[0]
+    model, tokenizer = hf.AutoModelForMaskedLM.from_pretrained(place).eval(), hf.AutoTokenizer.from_pretrained(place)
+    losses = []
+    for line in LINES:
+        batch = tokenizer(line, return_tensors="pt")
+        for position in range(1, batch["input_ids"].shape[1] - 1):
+            ids = batch["input_ids"].clone()
+            truth, ids[0, position] = int(ids[0, position]), tokenizer.mask_token_id
+            with torch.no_grad():
+                logits = model(**{**batch, "input_ids": ids}).logits[0, position]
+            losses.append(-torch.log_softmax(logits, dim=0)[truth].item())
+    assert found["tokens"] == len(losses)
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_sampled_tokens_are_hidden_as_in_pretraining(folder):
+    tokenizer = load_language_model(folder("bert", "masked")).body.tokenizer
+    windows = token_windows(tokenizer, None, ["fox dog model text word " * 40] * 50, "x")
+    ordinary = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+    mask = tokenizer.mask_token_id
+    predictions = list(masked_predictions(windows, mask, ordinary, share=0.15, seed=0))
+    again = list(masked_predictions(windows[:3], mask, ordinary, share=0.15, seed=0))
+    assert [p.window.ids for p in again] == [p.window.ids for p in predictions[:3]]
+    fates = {"masked": 0, "same": 0, "changed": 0}
+    for prediction, (window,) in zip(predictions, windows, strict=True):
+        untouched = np.setdiff1d(np.arange(len(window.ids)), prediction.places)
+        assert [prediction.window.ids[i] for i in untouched] == [window.ids[i] for i in untouched]
+        assert len(prediction.places) == round(0.15 * len(window.content))
+        for place, truth in zip(prediction.places, prediction.truth, strict=True):
+            assert truth == window.ids[place]
+            shown = prediction.window.ids[place]
+            fates["masked" if shown == mask else "same" if shown == truth else "changed"] += 1
+    shares = {fate: number / sum(fates.values()) for fate, number in fates.items()}
+    assert shares == pytest.approx({"masked": 0.8, "same": 0.1, "changed": 0.1}, abs=0.03)
+
+
+def test_sampling_is_near_hiding_each_token_and_depends_on_the_seed(folder):
+    corpus = Corpus(name="many", sentences=[line.split() for line in TEXT[:8]] * 8)
+    place = folder("bert", "masked")
+    sampled = evaluate_perplexity(place, corpus, progress=False).frame.iloc[0]
+    each = evaluate_perplexity(place, corpus, masking="each", progress=False).frame.iloc[0]
+    other = evaluate_perplexity(place, corpus, seed=1, progress=False).frame.iloc[0]
+    assert sampled["loss"] == pytest.approx(each["loss"], rel=0.1)
+    assert sampled["tokens"] < each["tokens"] / 4
+    assert sampled["loss"] != other["loss"]
+    assert sampled["low"] < sampled["perplexity"] < sampled["high"]
+
+
+def test_batches_change_nothing(folder, text, monkeypatch):
+    place = folder("bert", "masked")
+    whole = evaluate_perplexity(place, text, progress=False).frame
+    monkeypatch.setattr("residuum.evaluation.perplexity.LOGITS", 1)
+    single = evaluate_perplexity(place, text, progress=False).frame
+    np.testing.assert_allclose(whole["loss"], single["loss"], rtol=1e-6)
+
+
+def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(folder, text):
+    model = load_language_model(folder("gpt2", "causal"))
+    with torch.no_grad():
+        for parameter in model.module.parameters():
+            parameter.zero_()
+    found = evaluate("perplexity", model, {"en": text}, progress=False).frame.iloc[0]
+    assert found["text"] == "en"
+    assert found["perplexity"] == pytest.approx(model.vocabulary, rel=1e-4)
+
+
+def test_the_same_run_again_returns_at_once(folder, text, tmp_path, monkeypatch):
+    place = folder("bert", "masked")
+    first = evaluate_perplexity(place, {"en": text}, out=tmp_path / "run", progress=False)
+    monkeypatch.setattr("residuum.evaluation.perplexity._line_losses", None)
+    again = evaluate_perplexity(place, {"en": text}, out=tmp_path / "run", progress=False)
+    assert first.frame.equals(again.frame)
+    assert first.run.summary["en"] == first.frame["perplexity"][0]
+
+
+def test_mistakes_are_named(folder, tiny_folder, text):
+    with pytest.raises(ModelError, match="BertModel, which has no language-modelling head; perplexity needs one"):
+        evaluate_perplexity(tiny_folder("bert"), text, progress=False)
+    with pytest.raises(ModelError, match="has no mask token"):
+        evaluate_perplexity(folder("roberta", "masked"), text, progress=False)
+    with pytest.raises(SettingError, match="masking is 'some'"):
+        evaluate_perplexity(folder("bert", "masked"), text, masking="some", progress=False)  # pyright: ignore
+    with pytest.raises(SettingError, match="share is 0"):
+        evaluate_perplexity(folder("bert", "masked"), text, share=0, progress=False)
+    with pytest.raises(SettingError, match="each its own"):
+        evaluate_perplexity(folder("bert", "masked"), [text, text], progress=False)
+    with pytest.raises(SettingError, match="No token of one can be predicted"):
+        evaluate_perplexity(folder("gpt2", "causal"), Corpus(name="one", sentences=[["a"]]), progress=False)
