@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from residuum.errors import SettingError
 from residuum.examples import MEMORY, Examples, Splits
 from residuum.maths.features import Features
+from residuum.maths.penalty_search import PenaltyScore, search_penalty
 from residuum.maths.probe_scores import (
     ClassScores,
     NumberScores,
     class_scores,
     majority_baseline,
     number_scores,
+    pearson_score,
     word_majority_baseline,
 )
 from residuum.maths.probing import Probe, Recipe, TrainedProbe, battery_bytes, predict_probes, train_probes
@@ -25,6 +29,8 @@ from residuum.maths.targets import ControlTask, Target, class_target, control_ta
 
 TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
+OVERHEAD = 1e-3
+"""Seconds of a step that do not grow with the probes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,24 @@ class Score:
     value: float
     details: ClassScores | NumberScores
     predicted: np.ndarray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a battery will take, known before it trains; as text, the line to print before long work."""
+
+    n_probes: int
+    n_examples: int
+    n_weights: int
+    n_bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        duration = f"{self.seconds / 60:.0f} min" if self.seconds >= 100 else f"{max(self.seconds, 1):.0f} s"
+        return (
+            f"{self.n_probes} probes ({self.n_weights / 1e6:.1f} million weights) on {self.n_examples:,} examples: "
+            f"about {duration} and {self.n_bytes / 1e9:.1f} GB"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +88,16 @@ class Bench:
         return control_task(self.splits.train.labels, self.seed)
 
     def features(self, part: str) -> Features:
-        """The features of `train`, `dev` or `test`."""
-        return self._features[part]
+        """The features of `train`, `dev` or `test`, read when they are first asked for."""
+        if part not in self._held:
+            total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
+            examples = self._examples(part)
+            self._held[part] = examples.features(self.max_memory * len(examples) // total)
+        return self._held[part]
 
     def truth(self, part: str, target: str = TASK) -> np.ndarray:
         """The true classes (as numbers, −1 where training has no such label) or values of a part."""
-        examples: Examples = getattr(self.splits, part)
+        examples = self._examples(part)
         if target == CONTROL:
             assert self.control is not None, "only word tasks have a control task"
             return self.control.values(examples.words)
@@ -95,22 +123,30 @@ class Bench:
 
         return score_sets
 
-    def interval(self, score: Score, part: str, resamples: int = 1000) -> Interval:
-        """The 95 % bootstrap interval of a probe's score over sentences."""
-        examples: Examples = getattr(self.splits, part)
-        if isinstance(score.details, NumberScores):
+    def search_penalty(self) -> list[PenaltyScore]:
+        """Score the λ grid of Durrani et al. (2021) on all neurons: trained on train, scored on dev."""
+        if self.splits.regression:
+            raise SettingError("The λ search scores accuracies, and this task predicts numbers; give the penalties.")
+        train, dev = self.features("train"), self.features("dev")
+        return search_penalty(train, self.targets[TASK], dev, self.truth("dev"), seed=self.seed, recipe=self.recipe)
+
+    def interval(self, scores: Score | Sequence[Score], part: str, resamples: int = 1000) -> Interval:
+        """The 95 % bootstrap interval, over sentences, of a probe's score, or of the mean score of several seeds."""
+        scores = [scores] if isinstance(scores, Score) else scores
+        if isinstance(scores[0].details, NumberScores):
             truth = self.truth(part)
             return bootstrap(
-                lambda chosen: number_scores(score.predicted[chosen], truth[chosen]).pearson,
+                lambda chosen: float(np.mean([pearson_score(s.predicted[chosen], truth[chosen]) for s in scores])),
                 len(truth),
                 resamples=resamples,
                 rng=self.seed,
             )
-        return accuracy_interval(score.details.correct, examples.sentences, resamples=resamples, seed=self.seed)
+        correct = np.mean([s.details.correct for s in scores if isinstance(s.details, ClassScores)], axis=0)
+        return accuracy_interval(correct, self._examples(part).sentences, resamples=resamples, seed=self.seed)
 
     def baselines(self, part: str = "test") -> dict[str, float]:
         """What is right without looking at any activation: the majority label, and each word's majority label."""
-        train, held_out = self.splits.train, getattr(self.splits, part)
+        train, held_out = self.splits.train, self._examples(part)
         if isinstance(train.labels, np.ndarray) or isinstance(held_out.labels, np.ndarray):
             return {}
         found = {"majority": majority_baseline(train.labels, held_out.labels)}
@@ -118,15 +154,27 @@ class Bench:
             found["word majority"] = word_majority_baseline(train.words, train.labels, held_out.words, held_out.labels)
         return found
 
-    def memory(self, probes: Sequence[Probe]) -> int:
-        """Upper estimate of the bytes that training a battery takes."""
-        return battery_bytes(self.features("train"), self.targets, probes)
+    def estimate(self, probes: Sequence[Probe]) -> Estimate:
+        """What training a battery will take on this machine, by its speed at a small matrix product."""
+        n_examples, n_neurons = len(self.splits.train), self.splits.layout.n_neurons
+        widths = [_width(probe, n_neurons) for probe in probes]
+        rows = [max(self.targets[probe.target].n_classes, 1) for probe in probes]
+        n_weights = sum(row * (width + 1) for row, width in zip(rows, widths, strict=True))
+        steps = self.recipe.epochs * -(-n_examples // self.recipe.batch_size)
+        return Estimate(
+            n_probes=len(probes),
+            n_examples=n_examples,
+            n_weights=n_weights,
+            n_bytes=battery_bytes(self.features("train"), self.targets, probes),
+            seconds=steps * (n_weights * _seconds_per_weight(self.recipe.batch_size) + OVERHEAD),
+        )
 
     @cached_property
-    def _features(self) -> Mapping[str, Features]:
-        parts = {"train": self.splits.train, "dev": self.splits.dev, "test": self.splits.test}
-        total = sum(map(len, parts.values()))
-        return {name: part.features(self.max_memory * len(part) // total) for name, part in parts.items()}
+    def _held(self) -> dict[str, Features]:
+        return {}
+
+    def _examples(self, part: str) -> Examples:
+        return {"train": self.splits.train, "dev": self.splits.dev, "test": self.splits.test}[part]
 
     def _score(self, probe: TrainedProbe, predicted: np.ndarray, part: str) -> Score:
         truth = self.truth(part, probe.probe.target)
@@ -147,3 +195,35 @@ def accuracy_interval(
     return bootstrap(
         lambda chosen: right[chosen].sum() / sizes[chosen].sum(), len(sizes), resamples=resamples, rng=seed
     )
+
+
+def parse_penalty(text: str) -> tuple[float, float] | None:
+    """λ1 and λ2 from `1e-5,1e-4` (or one number for both); None for `search`, which is to find them."""
+    if text == "search":
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= 2 or not all(0 <= number < np.inf for number in numbers):
+        raise SettingError(f"The penalty is {text!r}; expected λ1,λ2 such as 1e-5,1e-4, or search.")
+    return numbers[0], numbers[-1]
+
+
+def _width(probe: Probe, n_neurons: int) -> int:
+    if probe.neurons is None:
+        return n_neurons
+    if isinstance(probe.neurons, slice):
+        return len(range(*probe.neurons.indices(n_neurons)))
+    return len(probe.neurons)
+
+
+def _seconds_per_weight(batch: int) -> float:
+    """Of one step: two products (prediction, gradient) of `batch` multiply-adds, and Adam, as long as both again."""
+    a, b = np.ones((512, 512), np.float32), np.ones((512, batch), np.float32)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        np.matmul(a, b)
+        times.append(time.perf_counter() - start)
+    return 4 * min(times) / a.size

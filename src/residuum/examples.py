@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xxhash
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
@@ -17,7 +21,7 @@ from residuum.corpus import Corpus, split_indices
 from residuum.errors import CorpusError, DataError, SettingError
 from residuum.maths.features import Features, ShardedFeatures
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task
+from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole
 
 if TYPE_CHECKING:
     from residuum.models import Model
@@ -53,6 +57,11 @@ class Examples:
         return self.store.row_words[self.rows, 0]
 
     @property
+    def label_fingerprint(self) -> str:
+        """A hash of the rows and their labels."""
+        return xxhash.xxh3_64_hexdigest(json.dumps([self.rows.tolist(), list(self.labels)]).encode())
+
+    @property
     def layout(self) -> NeuronLayout:
         """Which layers stand side by side in the features."""
         return NeuronLayout(tuple(self.store.widths), tuple(self.store.layers))
@@ -70,7 +79,7 @@ class Examples:
         return ShardedFeatures(tuple(loaders), tuple(lengths), width, window)
 
     def select(self, sentences: Sequence[int]) -> Examples:
-        """The examples of some sentences."""
+        """The examples of some sentences, and how many of their rows have no label."""
         chosen = np.flatnonzero(np.isin(self.sentences, sentences))
         if not chosen.size:
             raise CorpusError("None of the chosen sentences has a label; choose others or give more.")
@@ -79,7 +88,8 @@ class Examples:
             if isinstance(self.labels, np.ndarray)
             else tuple(self.labels[i] for i in chosen.tolist())
         )
-        return Examples(self.store, self.rows[chosen], labels)
+        n_rows = int(self.store.lengths[list(sentences)].sum())
+        return Examples(self.store, self.rows[chosen], labels, n_unlabelled=n_rows - len(chosen))
 
     def _rows_by_shard(self) -> list[tuple[int, Int[np.ndarray, " row"]]]:
         starts = np.cumsum([0, *(shard.rows for shard in self.store.manifest.shards)])
@@ -91,7 +101,8 @@ class Examples:
 def examples(store: ActivationStore, labels: Sequence[Any]) -> Examples:
     """Join a store with labels: a list of labels for each sentence, or (of a store of sentences) one label each.
 
-    Rows whose label is None are left out and counted.
+    Numbers with a decimal point are to be predicted as numbers, all other labels are classes. Rows whose label is
+    None are left out and counted.
     """
     if len(labels) != len(store.sentences):
         raise DataError(
@@ -103,8 +114,7 @@ def examples(store: ActivationStore, labels: Sequence[Any]) -> Examples:
     if not rows.size:
         raise CorpusError(f"None of the {len(flat)} {store.unit}s of {store.path} has a label; expected at least two.")
     kept = [flat[row] for row in rows.tolist()]
-    numbers = all(isinstance(label, int | float) and not isinstance(label, bool) for label in kept)
-    values = np.array(kept, np.float64) if numbers else tuple(map(str, kept))
+    values = np.array(kept, np.float64) if _are_numbers(kept) else tuple(map(str, kept))
     return Examples(store, rows, values, n_unlabelled=len(flat) - len(kept))
 
 
@@ -137,6 +147,7 @@ class Splits:
             "model": self.train.store.name,
             "layers": list(self.layout.layers),
             "data": {part: f"{e.store.manifest.corpus['name']} {e.store.fingerprint}" for part, e in stores.items()},
+            "labels": {part: e.label_fingerprint for part, e in stores.items()},
             "examples": {part: len(e) for part, e in stores.items()},
             "unlabelled": {part: e.n_unlabelled for part, e in stores.items()},
             "notes": list(self.notes),
@@ -149,41 +160,121 @@ def labelled_splits(
     task: str | Task = "labels",
     *,
     activations: str | os.PathLike[str] | None = None,
+    layers: str | int | Sequence[int] = "all",
+    dev: str | os.PathLike[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    limit: int | None = None,
     seed: int = 0,
+    device: str = "auto",
     **extraction: Any,
 ) -> Splits:
     """The examples of a task, whatever it is given as.
 
     `source` is a model (or its name), which reads the corpora into stores in the folder `activations`; a store; or
-    one store for each of train, dev and test. `data` is a corpus (a path as `read_task` takes it), or the labels
-    themselves: one list for a store, which is then cut by sentences into 80 / 10 / 10, or one for each part.
+    one store for each of train, dev and test (or a folder of these). `data` is a corpus (a path is read as `read_task`
+    does), or the labels themselves: one list for a store, which is then cut by sentences into 80 / 10 / 10, or one
+    for each part. `layers` are those that are read, or that are taken from a store that has more.
     """
     task = named_task(task)
-    if isinstance(source, Mapping):
-        return _of_stores(source, data, task)
-    if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
-        source = ActivationStore.open(Path(source))
-    if isinstance(source, ActivationStore):
-        return _of_one_store(source, data, task, seed)
-    if isinstance(source, str | os.PathLike) and all(
-        (Path(source) / part / "manifest.json").exists() for part in PARTS
-    ):
-        return _of_stores({part: ActivationStore.open(Path(source) / part) for part in PARTS}, data, task)
+    found = _opened(source)
+    reading = {"format": format, "limit": limit}
+    if isinstance(found, ActivationStore):
+        if dev is not None or test is not None:
+            raise SettingError(
+                f"{found.path} is one store, which is cut into train, dev and test; to give them as files of their "
+                "own, give the model, or one store for each."
+            )
+        return _of_one_store(_with_layers(found, layers), data, task, seed, reading)
+    if isinstance(data, str | os.PathLike | Corpus):
+        data = read_task(task, data, dev=dev, test=test, seed=seed, **reading)
+    if isinstance(found, Mapping):
+        return _of_stores({part: _with_layers(store, layers) for part, store in found.items()}, data, task)
     if activations is None:
-        raise SettingError(f"{source} is a model; say in which folder its activations shall be kept.")
-    if not isinstance(data, Corpus | TaskCorpora | str | os.PathLike):
-        raise SettingError(f"{source} is a model; give it a corpus to read, not labels alone.")
-    corpora = data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed)
-    return _of_model(source, corpora, task, Path(activations), extraction)
+        raise SettingError(f"{found} is a model; say in which folder its activations shall be kept.")
+    if not isinstance(data, TaskCorpora):
+        raise SettingError(f"{found} is a model; give it a corpus to read, not labels alone.")
+    return _of_model(found, data, task, Path(activations), device, {"layers": layers, **extraction})
+
+
+def whole_store(
+    source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
+    corpus: Corpus | str | os.PathLike[str] | None = None,
+    *,
+    activations: str | os.PathLike[str] | None = None,
+    layers: str | int | Sequence[int] = "all",
+    format: str | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+    **extraction: Any,
+) -> ActivationStore:
+    """One store, for what needs no labels: `source` itself (of several: train), or what a model reads of a corpus."""
+    found = _opened(source)
+    if isinstance(found, Mapping):
+        found = found["train"]
+    if isinstance(found, ActivationStore):
+        return _with_layers(found, layers)
+    if corpus is None or activations is None:
+        lacking = "the corpus that it shall read" if corpus is None else "the folder to keep its activations in"
+        raise SettingError(f"{found} is a model, not an activation store; give {lacking}.")
+    from residuum.activations.extraction import extract
+    from residuum.corpus import read_corpus
+    from residuum.models import load_model
+
+    text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, format=format, split=split, limit=limit)
+    model = load_model(found, device=device) if isinstance(found, str) else found
+    return extract(model, text, Path(activations), layers=layers, **extraction)
+
+
+@contextmanager
+def activations_folder(
+    activations: str | os.PathLike[str] | None, out: str | os.PathLike[str] | None
+) -> Iterator[Path]:
+    """Where a model's activations go: where it was said, else beside the result, else away after this run."""
+    if activations is not None:
+        yield Path(activations)
+    elif out is not None:
+        yield Path(out) / "activations"
+    else:
+        with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+            yield Path(folder) / "activations"
+
+
+def _opened(
+    source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
+) -> Model | ActivationStore | Mapping[str, ActivationStore] | str:
+    """The store or stores in a folder; what is no such folder is a model or its name, and comes back as it is."""
+    if not isinstance(source, str | os.PathLike):
+        return source
+    folder = Path(source)
+    if (folder / "manifest.json").exists():
+        return ActivationStore.open(folder)
+    if all((folder / part / "manifest.json").exists() for part in PARTS):
+        return {part: ActivationStore.open(folder / part) for part in PARTS}
+    return os.fspath(source)
+
+
+def _with_layers(store: ActivationStore, layers: str | int | Sequence[int]) -> ActivationStore:
+    """The same store with some of its layers; nothing is copied."""
+    if layers == "all":
+        return store
+    from residuum.models import parse_layers
+
+    wanted = parse_layers(layers, max(store.layers))
+    if missing := [layer for layer in wanted if layer not in store.layers]:
+        raise SettingError(f"Layer {missing[0]} is not in {store.path}; it has the layers {store.layers}.")
+    widths = [store.widths[store.layers.index(layer)] for layer in wanted]
+    return replace(store, manifest=replace(store.manifest, layers=wanted, widths=widths))
 
 
 def _of_model(
-    source: Model | str | os.PathLike[str], corpora: TaskCorpora, task: Task, folder: Path, extraction: dict[str, Any]
+    source: Model | str, corpora: TaskCorpora, task: Task, folder: Path, device: str, extraction: dict[str, Any]
 ) -> Splits:
     from residuum.activations.extraction import extract
-    from residuum.models import Model, load_model
+    from residuum.models import load_model
 
-    model = source if isinstance(source, Model) else load_model(os.fspath(source))
+    model = load_model(source, device=device) if isinstance(source, str) else source
     stores = {
         part: extract(model, corpus, folder / part, unit=task.unit, **extraction) for part, corpus in corpora.items()
     }
@@ -191,34 +282,43 @@ def _of_model(
 
 
 def _of_stores(stores: Mapping[str, ActivationStore], data: Any, task: Task) -> Splits:
-    if missing := [part for part in PARTS if part not in stores]:
-        raise SettingError(f"There is no store for {' and '.join(missing)}; give one for each of train, dev and test.")
-    if isinstance(data, str | os.PathLike | Corpus):
-        data = read_task(task, data)
-    labels = (
-        {part: labels_of(corpus, task) for part, corpus in data.items()}
-        if isinstance(data, TaskCorpora)
-        else dict(data)
-    )
+    labels = {part: labels_of(corpus, task) for part, corpus in data.items()} if isinstance(data, TaskCorpora) else data
+    for what, given in {"store": stores, "list of labels": labels}.items():
+        if missing := [part for part in PARTS if not isinstance(given, Mapping) or part not in given]:
+            raise SettingError(
+                f"There is no {what} for {' and '.join(missing)}; give one for each of train, dev and test."
+            )
+    task = _of_unit(task, stores["train"], data)
     parts = {part: examples(stores[part], labels[part]) for part in PARTS}
-    layouts = {part: found.layout for part, found in parts.items()}
-    if len(set(layouts.values())) > 1:
+    if len({found.layout for found in parts.values()}) > 1:
         raise DataError(
             "The stores of train, dev and test hold different layers; extract the same from the same model."
         )
     return Splits(task, **parts, notes=data.notes if isinstance(data, TaskCorpora) else ())
 
 
-def _of_one_store(store: ActivationStore, data: Any, task: Task, seed: int) -> Splits:
+def _of_one_store(store: ActivationStore, data: Any, task: Task, seed: int, reading: dict[str, Any]) -> Splits:
+    if isinstance(data, TaskCorpora):
+        raise SettingError(f"{store.path} is one store; give one for each of train, dev and test.")
     if isinstance(data, str | os.PathLike):
-        from residuum.corpus import read_corpus
-
-        data = read_corpus(data)
-    labels = labels_of(data, task) if isinstance(data, Corpus) else data
-    whole = examples(store, labels)
+        data = read_whole(task, data, **reading)
+    task = _of_unit(task, store, data)
+    whole = examples(store, labels_of(data, task) if isinstance(data, Corpus) else data)
     parts = [whole.select(part) for part in split_indices(len(store.sentences), SHARES, seed)]
     shares = ", ".join(f"{share:.0%}" for share in SHARES)
     return Splits(task, *parts, notes=(f"the sentences were cut into {shares} by seed {seed}",))
+
+
+def _of_unit(task: Task, store: ActivationStore, data: Any) -> Task:
+    """The task itself; where labels came without a corpus, they are of the unit that the store has."""
+    if task.unit == store.unit:
+        return task
+    if isinstance(data, Corpus | TaskCorpora):
+        raise SettingError(
+            f"{task.name} is about {task.unit}s, but the rows of {store.path} are {store.unit}s; "
+            f"extract it with unit {task.unit!r}."
+        )
+    return replace(task, unit=store.unit)
 
 
 def _word_labels(store: ActivationStore, labels: Sequence[Sequence[Any]]) -> list[Any]:
@@ -229,6 +329,12 @@ def _word_labels(store: ActivationStore, labels: Sequence[Sequence[Any]]) -> lis
                 "read the corpus that it was extracted from."
             )
     return [labels[s][w] for s, w in store.row_words.tolist()]
+
+
+def _are_numbers(labels: Sequence[Any]) -> bool:
+    """Whole numbers alone are names of classes."""
+    numeric = all(isinstance(label, int | float | np.number) and not isinstance(label, bool) for label in labels)
+    return numeric and any(isinstance(label, float | np.floating) for label in labels)
 
 
 def _load(

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,6 +105,35 @@ def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *,
     if changed:
         found = "; ".join(f"{key} {run.config.get(key)} → {wanted.get(key)}" for key in changed)
         raise StoreError(f"{folder} holds another run ({found[:300]}); choose another folder or pass --fresh.")
+    return run
+
+
+@contextmanager
+def scratch(out: str | Path | None, config: Mapping[str, Any], *, fresh: bool = False) -> Iterator[Path]:
+    """A folder for what is finished before the run is: in `out`, so that a killed run goes on, else for this run only.
+
+    It belongs to the settings `config`, and is removed when the run is whole.
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+            yield Path(folder)
+        return
+    key = hashlib.blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
+    folder = Path(out) / f"scratch-{key}"
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    with clear_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def finished_step(folder: Path, name: str, compute: Callable[[], Run]) -> Run:
+    """A step of a run: read from the scratch folder if it was finished there, else computed and kept."""
+    if (folder / name / "result.json").exists():
+        return read_run(folder / name)
+    run = compute()
+    write_run(folder / name, run)
     return run
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,22 @@ from residuum.errors import CorpusError, SettingError
 SHARES = (0.8, 0.1, 0.1)
 """Train, development and test shares of a corpus that comes in one piece."""
 
+_HUB_SPLITS = {"dev": "validation", "test": "test"}
+
 
 @dataclass(frozen=True)
 class Task:
-    """What is predicted of each word or sentence; a table's columns are named where their names are not usual."""
+    """What is predicted of each word or sentence, and the score that speaks for it.
+
+    `label` names the labels where there may be several; of a table the usual columns of text and label are found.
+    """
 
     name: str
-    label: str | None
+    label: str | None = None
     unit: str = "word"
     metric: str = "accuracy"
-    columns: dict[str, str] = field(default_factory=dict)  # text and pair, as `read_corpus` takes them
     regression: bool = False
-
-
-def _sentence(name: str, text: str, pair: str | None = None, label: str = "label", **facts: Any) -> Task:
-    columns = {"text": text} | ({} if pair is None else {"pair": pair})
-    return Task(name, label, "sentence", columns=columns, **facts)
+    hub: str | None = None  # where its data is when none is given
 
 
 _NAMED = (
@@ -39,19 +39,21 @@ _NAMED = (
     Task("deprel", "deprel"),
     Task("deprel_main", "deprel_main"),
     Task("pos", "pos"),
-    Task("chunk", "chunk"),
+    Task("chunk", "chunk", metric="span_f1"),
     Task("sem", "sem"),
     Task("ccg", "ccg"),
-    Task("ner", "ner"),
-    _sentence("sst2", "sentence"),
-    _sentence("mrpc", "#1 String", "#2 String", label="Quality", metric="f1"),
-    _sentence("stsb", "sentence1", "sentence2", label="score", regression=True, metric="pearson"),
-    _sentence("qqp", "question1", "question2", label="is_duplicate", metric="f1"),
-    _sentence("mnli", "premise", "hypothesis"),
-    _sentence("qnli", "question", "sentence"),
-    _sentence("rte", "sentence1", "sentence2"),
-    Task("sentence", None, "sentence"),
-    Task("regression", None, "sentence", regression=True, metric="pearson"),
+    Task("ner", "ner", metric="span_f1"),
+    Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola"),
+    Task("sst2", unit="sentence", hub="nyu-mll/glue:sst2"),
+    Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc"),
+    Task("stsb", unit="sentence", regression=True, metric="pearson", hub="nyu-mll/glue:stsb"),
+    Task("qqp", unit="sentence", metric="f1", hub="nyu-mll/glue:qqp"),
+    Task("mnli", unit="sentence", hub="nyu-mll/glue:mnli"),
+    Task("qnli", unit="sentence", hub="nyu-mll/glue:qnli"),
+    Task("rte", unit="sentence", hub="nyu-mll/glue:rte"),
+    Task("sentence", unit="sentence"),
+    Task("regression", unit="sentence", regression=True, metric="pearson"),
+    Task("choice", unit="sentence"),
 )
 TASKS = {task.name: task for task in _NAMED}
 """The tasks known by name; any other name is that of a corpus' word labels, such as a UD feature (`Number`)."""
@@ -98,8 +100,7 @@ def read_task(
     """
     task = named_task(task)
     if isinstance(corpus, Corpus) or (dev is None and test is None and _in_one_piece(Path(corpus))):
-        whole = corpus if isinstance(corpus, Corpus) else _read(task, corpus, None, format, limit)
-        _check_labels(task, whole)
+        whole = read_whole(task, corpus, format=format, limit=limit)
         shares = ", ".join(f"{share:.0%}" for share in SHARES)
         return TaskCorpora(*whole.split(SHARES, seed), notes=(f"{whole.name} was cut into {shares} by seed {seed}",))
     parts = {
@@ -109,6 +110,19 @@ def read_task(
     }
     _check_labels(task, parts["train"])
     return _completed(task, parts, seed)
+
+
+def read_whole(
+    task: str | Task, corpus: Corpus | str | os.PathLike[str], *, format: str | None = None, limit: int | None = None
+) -> Corpus:
+    """Read a task's data as one piece."""
+    task = named_task(task)
+    if isinstance(corpus, Corpus):
+        whole = corpus if limit is None else corpus.limit(limit)
+    else:
+        whole = _read(task, corpus, None, format, limit)
+    _check_labels(task, whole)
+    return whole
 
 
 def labels_of(corpus: Corpus, task: Task) -> list[Any]:
@@ -150,13 +164,15 @@ def _optional(
         found = _read(task, given, None, format, limit)
         _check_labels(task, found)
         return found
-    if not has_split(Path(corpus), split):
+    local = Path(corpus).exists()
+    if local and not has_split(Path(corpus), split):
         return None
     try:
-        found = _read(task, corpus, split, format, limit)
+        found = _read(task, corpus, split if local else _HUB_SPLITS[split], format, limit)
         _check_labels(task, found)
     except CorpusError:
-        if split == "test" and task.unit == "sentence":  # GLUE ships its tests without labels
+        # GLUE ships its tests without labels, and a dataset of the hub may lack a split
+        if not local or (split == "test" and task.unit == "sentence"):
             return None
         raise
     return found
@@ -165,10 +181,7 @@ def _optional(
 def _read(
     task: Task, source: str | os.PathLike[str], split: str | None, format: str | None, limit: int | None
 ) -> Corpus:
-    if task.unit == "word":
-        return read_corpus(source, format=format, split=split, limit=limit)
-    options: dict[str, Any] = {**task.columns, "label": task.label, "regression": task.regression or None}
-    return read_corpus(source, format=format, split=split, limit=limit, **options)
+    return read_corpus(source, format=format, split=split, limit=limit, regression=task.regression or None)
 
 
 def _split_of(corpus: str | os.PathLike[str], split: str) -> str | None:

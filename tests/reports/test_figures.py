@@ -9,7 +9,8 @@ from report_runs import comparison_run
 
 from residuum.errors import DataError, SettingError
 from residuum.reports import curves, heatmap
-from residuum.reports.figures import LINE_COLOURS, shortened
+from residuum.reports.charts import LINE_COLOURS
+from residuum.reports.figures import shortened
 
 TWO = comparison_run({"deep": 4, "small": 2})
 NASTY = '<b onclick="x">%{z}</b>&amp;'

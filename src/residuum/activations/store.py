@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -160,9 +161,9 @@ class ActivationStore:
         """The sentence and word number of every row (word 0 where a row is a sentence)."""
         if self.unit == "sentence":
             return np.stack([np.arange(self.n_rows), np.zeros(self.n_rows, dtype=np.int64)], axis=1)
+        places = word_places([len(words) for words in self.sentences])
         absent = {(s, w) for shard in self.manifest.shards for s, w in shard.absent}
-        pairs = [(s, w) for s, words in enumerate(self.sentences) for w in range(len(words))]
-        return np.array([p for p in pairs if p not in absent] if absent else pairs, dtype=np.int64)
+        return places if not absent else places[[place not in absent for place in map(tuple, places.tolist())]]
 
     def array(self, layers: Sequence[int] | None = None) -> Float32[np.ndarray, "word layer hidden"]:
         """All rows of the wanted layers, memory-mapped from a file that is built on first use."""
@@ -416,6 +417,12 @@ def read_manifest(path: Path) -> Manifest:
         raise StoreError(f"{path}/manifest.json is damaged ({error}).") from None
 
 
+def _read_record(line: str) -> dict[str, Any]:
+    """One sentence; equal words share their memory, which then grows with the vocabulary and not with the text."""
+    record = json.loads(line)
+    return {**record, "words": [intern(word) for word in record["words"]]}
+
+
 def words_fingerprint(words: Sequence[Mapping[str, Any]]) -> str:
     """A hash of the words of all sentences: two stores over the same words have the same one."""
     digest = xxhash.xxh3_128()
@@ -429,13 +436,20 @@ def read_words(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
     file = path / "words.jsonl"
     try:
         with file.open(encoding="utf-8") as lines:
-            records = [json.loads(line) for line in lines]
+            records = [_read_record(line) for line in lines]
         intact = words_fingerprint(records) == manifest.corpus["words_fingerprint"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{file} cannot be read ({error}); extract again with --fresh.") from None
     if not intact:
         raise StoreError(f"{file} has been altered (it differs from the manifest); extract again with --fresh.")
     return records
+
+
+def word_places(lengths: Sequence[int]) -> Int[np.ndarray, "word 2"]:
+    """The sentence and the number in it of every word of sentences of these lengths."""
+    counts = np.asarray(lengths, dtype=np.int64)
+    sentence = np.repeat(np.arange(len(counts)), counts)
+    return np.stack([sentence, np.arange(len(sentence)) - (np.cumsum(counts) - counts)[sentence]], axis=1)
 
 
 def check_same_words(stores: Sequence[Any]) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +23,8 @@ from residuum.comparison.tables import curve_table, layer_table, similarity_tabl
 from residuum.corpus import Corpus, read_corpus
 from residuum.engine import worker_count
 from residuum.errors import SettingError
-from residuum.files import clear_disk_errors
 from residuum.maths.similarity import MEASURES, check_options
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Run, finished_run, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
@@ -119,7 +113,7 @@ def compare(
     }
     if out is not None and (run := finished_run(out, "compare", config, fresh=fresh)):
         return Comparison(run)
-    with _scratch(out, config, fresh) as folder:
+    with scratch(out, config, fresh=fresh) as folder:
         plan = Plan(
             sources=list(activations),
             groups=cut_into_groups(rows_of_sentences(activations[0]), groups),
@@ -144,7 +138,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
     has_attention = bool(plan.of("attention") or plan.of("attention moments"))
     rounds = 1 + has_attention + (len(plan.passes()) if plan.of("moments") else 0)
     with tqdm(total=words * rounds, unit=" words", disable=None if progress else True, leave=False) as bar:
-        context, side, sizes = side_pass(plan, bar.update)
+        context, sample, sizes = side_pass(plan, bar.update)
         estimates: dict[str, Estimate] = {}
         dead: list[int] | None = None
         uniform = 0
@@ -152,7 +146,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
             found, dead = moment_estimates(plan, bar.update)
             estimates |= found
         if plan.of("arrays"):
-            estimates |= array_estimates(plan, side.sample, sizes)
+            estimates |= array_estimates(plan, sample, sizes)
         if has_attention:
             found, uniform = attention_estimates(plan, bar.update)
             estimates |= found
@@ -163,7 +157,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
         "layers": len(plan.widths),
         "groups": len(plan.groups),
         **({"dead neurons": sum(dead)} if dead is not None else {}),
-        **({"words sampled": len(side.sample[0])} if plan.of("arrays") else {}),
+        **({"words sampled": len(sample[0])} if plan.of("arrays") else {}),
         **({"uniform attention rows": uniform} if has_attention else {}),
         **({"left out": left_out} if left_out else {}),
     }
@@ -220,20 +214,3 @@ def _comparable(activations: list[Activations]) -> list[Activations]:
         raise SettingError("Nothing to compare; give at least one activation store or model.")
     check_same_words(activations)
     return activations
-
-
-@contextmanager
-def _scratch(out: str | Path | None, config: dict[str, Any], fresh: bool) -> Iterator[Path]:
-    """Where groups wait until they are left out: in `out`, so that a killed run goes on, else for this run only."""
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-            yield Path(folder)
-        return
-    key = hashlib.blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
-    folder = Path(out) / f"scratch-{key}"
-    if fresh:
-        shutil.rmtree(folder, ignore_errors=True)
-    with clear_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    yield folder
-    shutil.rmtree(folder)

@@ -15,13 +15,11 @@ from residuum.comparison.passes import (
     Activations,
     AttentionPass,
     Group,
-    Side,
     frequent_types,
     group_attention,
     group_moments,
     group_null,
     group_side,
-    merge_sides,
     rows_of_sentences,
     sample_rows,
 )
@@ -30,6 +28,7 @@ from residuum.errors import SettingError
 from residuum.files import whole_file
 from residuum.maths import attention, contexts
 from residuum.maths.attention import HEAD_MEASURES
+from residuum.maths.contexts import ContextSums
 from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, merge, subtract
 from residuum.maths.similarity import MEASURES, array_similarity_matrix, similarity_matrices
@@ -150,7 +149,7 @@ def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estim
     return estimates, int(total.heads.constant_rows.sum())
 
 
-def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, Side, list[int]]:
+def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, list[np.ndarray], list[int]]:
     """Context-specificity of each layer, the sampled words, and how many of them lie in each group."""
     sentences = plan.sources[0].sentences
     types = frequent_types(sentences) if plan.sources[0].unit == "word" else {}
@@ -160,12 +159,17 @@ def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, Side, li
         else np.zeros(0, dtype=np.int64)
     )
     tasks = ((plan.sources, group, types, sample) for group in plan.groups)
-    sides = []
+    total, samples, files = None, [], []
     for side, group in zip(run_tasks(group_side, tasks, plan.readers), plan.groups, strict=True):
-        sides.append(side)
+        samples.append(side.sample)
+        if side.contexts is not None:
+            total = side.contexts if total is None else contexts.merge(total, side.contexts)
+            if plan.intervals:
+                files.append(plan.scratch / f"contexts-{group.number}.safetensors")
+                _save_contexts(side.contexts, files[-1])
         progress(group.words)
-    total = merge_sides(sides)
-    return _context_estimate(plan, total, sides), total, [len(side.sample[0]) for side in sides]
+    joined = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
+    return _context_estimate(total, files), joined, [len(sample[0]) for sample in samples]
 
 
 def _accumulate(
@@ -250,14 +254,26 @@ def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], nul
             estimate.null[i, j] = null[i, j]
 
 
-def _context_estimate(plan: Plan, total: Side, sides: list[Side]) -> Estimate | None:
-    if total.contexts is None:
+def _context_estimate(total: ContextSums | None, files: list[Path]) -> Estimate | None:
+    if total is None:
         return None
-    parts = [side.contexts for side in sides if side.contexts is not None]
-    usable = plan.intervals and len(parts) > 1
-    left_out = [contexts.subtract(total.contexts, part).context_specificity() for part in parts] if usable else []
-    value = total.contexts.context_specificity()
+    without = (contexts.subtract(total, _load_contexts(total.widths, file)) for file in files)
+    left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
+    value = total.context_specificity()
     return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+
+
+def _save_contexts(sums: ContextSums, path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    with whole_file(path) as temporary:
+        save_file({"counts": sums.counts, "sums": sums.sums, "squares": sums.squares}, temporary)
+
+
+def _load_contexts(widths: tuple[int, ...], path: Path) -> ContextSums:
+    from safetensors.numpy import load_file
+
+    return ContextSums(widths, **load_file(path))
 
 
 def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray]:

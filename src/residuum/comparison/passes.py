@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from residuum.activations.store import Block
+from residuum.activations.store import Block, word_places
 from residuum.errors import DataError
 from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
 from residuum.maths.contexts import ContextAccumulator, ContextSums
@@ -178,20 +178,10 @@ def frequent_types(sentences: Sequence[Sequence[str]]) -> dict[str, int]:
 
 def sample_rows(rows: Sequence[int], size: int, seed: int) -> Int[np.ndarray, " row"]:
     """The keys of a random sample of the rows, so many in each sentence, in corpus order."""
-    places = np.array([(s, w) for s, n in enumerate(rows) for w in range(n)])
-    keys = _keys(places)
+    keys = _keys(word_places(rows))
     if len(keys) <= size:
         return keys
     return np.sort(np.random.default_rng(seed).choice(keys, size, replace=False))
-
-
-def merge_sides(sides: Sequence[Side]) -> Side:
-    """All groups' contexts and sampled words together."""
-    from residuum.maths.contexts import merge
-
-    sums = [side.contexts for side in sides if side.contexts is not None]
-    sample = [np.concatenate(parts) for parts in zip(*(side.sample for side in sides), strict=True)]
-    return Side(reduce(merge, sums) if sums else None, sample)
 
 
 def _pieces(

@@ -6,7 +6,6 @@ differ in dash and marker too. Names from data are escaped, since plotly reads s
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -17,18 +16,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from residuum.errors import DataError, SettingError
+from residuum.reports.charts import ROUNDING, Series, interval_text, line_chart, plain
 from residuum.reports.measures import curve_term, main_measure, measure_term
-from residuum.reports.wording import CONFIDENCE
 
-# Okabe and Ito's colours, the fainter ones on white last; grey stands for their black, which is lost on a dark page,
-# and their yellow is left out, since it is lost on a white one.
-LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7F7F7F", "#56B4E9", "#E69F00")
-DASHES = ("solid", "dash", "dot", "dashdot")
-MARKERS = ("circle", "square", "diamond", "triangle-up", "x")
 CELLS_WITH_NUMBERS = 16  # layers in a map up to which the numbers stand in the cells
 AXIS_LABELS = 36  # layers on an axis up to which each has its number
 NAME_WIDTH = 78  # characters of model names that a map has room for
-ROUNDING = 4  # decimals that are drawn
 NULL_TEXT = "<br>with permuted words %{customdata[4]:.3f}"
 
 PAIR_COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "value", "low", "high", "null")
@@ -62,10 +55,10 @@ def curves(frame: pd.DataFrame, curve: str, measure: str | None = None) -> go.Fi
     _require_columns(frame, CURVE_COLUMNS)
     rows = _rows(frame, "curve", curve)
     rows = _rows(rows, "measure", measure or main_measure(rows["measure"]))
-    models = [(str(model), own.sort_values("layer")) for model, own in rows.groupby("model", sort=False)]
-    bands = [_band(own, place) for place, (_, own) in enumerate(models) if own["low"].notna().to_numpy().any()]
-    lines = [_line(own, _plain(model), place) for place, (model, own) in enumerate(models)]
-    return go.Figure([*bands, *lines], _curve_layout(rows))
+    depth = max(rows["layer"].tolist()) - min(rows["layer"].tolist())
+    axis = curve_term(curve).axis or measure_term(rows["measure"].iloc[0]).title
+    lines = [_series(str(model), own.sort_values("layer")) for model, own in rows.groupby("model", sort=False)]
+    return line_chart(lines, x="layer", y=axis, step=max(1, -(-depth // 12)))
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,7 @@ def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, n_layers: int) -> go.H
     """One pair of models."""
     value, low, high, null = _squares(rows, a, b)
     layers = np.meshgrid(a.layers, b.layers, indexing="ij")
-    beside = _interval_text(low, 2) + ("" if np.isnan(null).all() else NULL_TEXT)
+    beside = interval_text(low, 2) + ("" if np.isnan(null).all() else NULL_TEXT)
     return go.Heatmap(
         x=b.centres,
         y=a.centres,
@@ -135,7 +128,7 @@ def _map_block(rows: pd.DataFrame, a: Block, b: Block, *, n_layers: int) -> go.H
         customdata=np.stack([*layers, low, high, null], axis=-1).tolist(),
         coloraxis="coloraxis",
         hovertemplate=(
-            f"<b>{_plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{_plain(b.model)}</b>, layer %{{customdata[1]}}"
+            f"<b>{plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{plain(b.model)}</b>, layer %{{customdata[1]}}"
             f"<br>value <b>%{{z:.3f}}</b>{beside}<extra></extra>"
         ),
         hoverongaps=False,
@@ -151,13 +144,6 @@ def _squares(rows: pd.DataFrame, a: Block, b: Block) -> list[np.ndarray]:
     pairs = pd.MultiIndex.from_product([a.layers, b.layers])
     found = rows.set_index(["layer_a", "layer_b"])[parts].reindex(pairs).to_numpy(dtype=float).round(ROUNDING)
     return list(found.T.reshape(len(parts), len(a.layers), len(b.layers)))
-
-
-def _interval_text(low: np.ndarray, place: int) -> str:
-    """The line of the interval in a hover text, if there are intervals; `place` is that of `low` in the custom data."""
-    if np.isnan(low).all():
-        return ""
-    return f"<br>{CONFIDENCE} interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
 
 
 def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
@@ -195,7 +181,7 @@ def _map_layout(blocks: list[Block], measure: str, colours: tuple[float, float])
         },
         # The name of the colours stands above them; plotly lets a title of the colour bar itself fall into the bar.
         "title": {
-            "text": _plain(measure_term(measure).title),
+            "text": plain(measure_term(measure).title),
             "font": {"size": 13},
             "xref": "paper",
             "x": 0.5,
@@ -225,8 +211,8 @@ def _model_names(blocks: list[Block]) -> Iterator[dict[str, Any]]:
     for block in blocks:
         room = int(NAME_WIDTH * len(block.layers) / _length(blocks))
         common = {
-            "text": _plain(shortened(block.model, room)),
-            "hovertext": _plain(block.model),
+            "text": plain(shortened(block.model, room)),
+            "hovertext": plain(block.model),
             "showarrow": False,
         }
         middle = (block.start + block.end) / 2
@@ -250,68 +236,6 @@ def shortened(name: str, room: int) -> str:
     return f"{name[: -(-kept // 2)]}…{name[len(name) - kept // 2 :]}"
 
 
-def _curve_layout(rows: pd.DataFrame) -> dict[str, Any]:
-    curve, measure = rows["curve"].iloc[0], rows["measure"].iloc[0]
-    depth = max(rows["layer"].tolist()) - min(rows["layer"].tolist())
-    return {
-        "template": "none",
-        "height": 420,
-        "margin": {"l": 56, "r": 14, "t": 30, "b": 44},
-        "xaxis": {
-            "title": {"text": "layer", "standoff": 6},
-            "tick0": 0,
-            "dtick": max(1, -(-depth // 12)),
-            "zeroline": False,
-            "showgrid": False,
-            "automargin": True,
-        },
-        "yaxis": {
-            "title": {"text": _plain(curve_term(curve).axis or measure_term(measure).title), "standoff": 10},
-            "automargin": True,
-        },
-        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "tracegroupgap": 0},
-        "showlegend": True,
-        "hovermode": "closest",
-    }
-
-
-def _band(line: pd.DataFrame, place: int) -> go.Scatter:
-    bounded = line.dropna(subset=["low", "high"])
-    layers, low, high = (bounded[column].tolist() for column in ("layer", "low", "high"))
-    red, green, blue = (int(_colour(place)[i : i + 2], 16) for i in (1, 3, 5))
-    return go.Scatter(
-        x=layers + layers[::-1],
-        y=np.round(high + low[::-1], ROUNDING).tolist(),
-        fill="toself",
-        fillcolor=f"rgba({red},{green},{blue},0.2)",
-        line={"width": 0},
-        mode="lines",
-        hoverinfo="skip",
-        legendgroup=str(place),
-        showlegend=False,
-    )
-
-
-def _line(line: pd.DataFrame, name: str, place: int) -> go.Scatter:
-    bounds = line[["low", "high"]].to_numpy(dtype=float).round(ROUNDING)
-    beside = _interval_text(bounds[:, 0], 0)
-    return go.Scatter(
-        x=line["layer"].tolist(),
-        y=line["value"].to_numpy(dtype=float).round(ROUNDING).tolist(),
-        customdata=bounds.tolist(),
-        name=name,
-        mode="lines+markers",
-        line={"color": _colour(place), "width": 2.5, "dash": DASHES[place % len(DASHES)]},
-        marker={"symbol": MARKERS[place % len(MARKERS)], "size": 8},
-        legendgroup=str(place),
-        hovertemplate=f"<b>{name}</b>, layer %{{x}}<br>value <b>%{{y:.3f}}</b>{beside}<extra></extra>",
-    )
-
-
-def _colour(place: int) -> str:
-    return LINE_COLOURS[place % len(LINE_COLOURS)]
-
-
-def _plain(text: object) -> str:
-    """Text that plotly shows as it is: markup and `%{…}` of its templates mean nothing in it."""
-    return html.escape(str(text), quote=False).replace("%{", "&#37;{")
+def _series(model: str, line: pd.DataFrame) -> Series:
+    layers, value, low, high = (line[column].tolist() for column in ("layer", "value", "low", "high"))
+    return Series(model, layers, value, low, high)

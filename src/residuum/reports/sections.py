@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from residuum.reports.ablation import ablation_section
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
+from residuum.reports.distillation import distillation_section
+from residuum.reports.finetuning import finetuning_section
+from residuum.reports.languages import languages_section
+from residuum.reports.pretraining import pretraining_section
+from residuum.reports.probing import probing_section
+from residuum.reports.pruning import pruning_section
+from residuum.reports.ranking import ranking_section
+from residuum.reports.redundancies import redundancy_section
+from residuum.reports.retrieval import retrieval_section
 from residuum.reports.wording import count, shown
 from residuum.results import Run
+
+SECTIONS: dict[str, Callable[[Run, str], Section]] = {
+    "ablate": ablation_section,
+    "compare": comparison_section,
+    "distill": distillation_section,
+    "finetune": finetuning_section,
+    "pretrain": pretraining_section,
+    "prune": pruning_section,
+    "evaluate retrieval": retrieval_section,
+    "probe": probing_section,
+    "probe-languages": languages_section,
+    "rank": ranking_section,
+    "redundancy": redundancy_section,
+}
 
 
 def section(run: Run, source: str = "") -> Section:
     """What the page shows of a run; `source` says where it was read."""
-    if run.command == "compare":
-        return comparison_section(run, source)
-    return _plain_section(run, source)
+    return SECTIONS.get(run.command, _plain_section)(run, source)
 
 
 def _plain_section(run: Run, source: str) -> Section:

@@ -1,0 +1,286 @@
+"""`probe`: every layer, their concatenation and subsets of them, with all that must stand beside an accuracy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from residuum.activations.store import ActivationStore
+from residuum.batteries import TASK, Bench, parse_penalty
+from residuum.corpus import Corpus
+from residuum.errors import SettingError
+from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
+from residuum.maths.description_length import description_lengths
+from residuum.maths.penalty_search import best_penalty
+from residuum.maths.probing import LAMBDA, Recipe
+from residuum.probes.measuring import (
+    ALL,
+    Battery,
+    NeuronSet,
+    single_layers,
+    subsets_of_layers,
+    targets_of,
+)
+from residuum.probes.tables import (
+    class_layer_table,
+    class_table,
+    description_table,
+    penalty_table,
+    score_table,
+    unseen_table,
+)
+from residuum.results import Run, finished_run, write_run
+from residuum.tasks import Task, TaskCorpora
+
+if TYPE_CHECKING:
+    from residuum.models import Model
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `probe` does with the data: part of a run's identity."""
+
+    seeds: int
+    seed: int
+    penalties: tuple[float, float] | None  # None: by grid search on dev
+    subsets: bool
+    description_length: bool
+    keep: float  # share of the oracle's score that is enough
+    recipe: Recipe
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.seed < 0:
+            raise SettingError(f"Found {self.seeds} seeds from {self.seed} on; expected at least 1, from 0 or more.")
+        if not 0 < self.keep <= 1:
+            raise SettingError(f"The share of the oracle to keep is {self.keep}; it must lie above 0 and at most at 1.")
+
+    @property
+    def probe_seeds(self) -> range:
+        """One seed for each repetition."""
+        return range(self.seed, self.seed + self.seeds)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """As a run keeps it."""
+        return {**asdict(self), "penalties": "search" if self.penalties is None else list(self.penalties)}
+
+
+@dataclass(frozen=True, eq=False)
+class Probing:
+    """What `probe` measured. `frame` has a row for each layer, for all layers together, and for subsets of them."""
+
+    run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Score with interval and seeds, control task, selectivity, random twin, and whether it is enough."""
+        return self.run.tables["scores"]
+
+    @property
+    def classes(self) -> pd.DataFrame:
+        """Precision, recall, F1 and support of each class from each layer; absent where numbers are predicted."""
+        return self._table("classes")
+
+    @property
+    def class_layers(self) -> pd.DataFrame:
+        """Which layers are enough for each class."""
+        return self._table("class_layers")
+
+    @property
+    def baselines(self) -> pd.DataFrame:
+        """What is right without looking at any activation."""
+        return self._table("baselines")
+
+    @property
+    def unseen(self) -> pd.DataFrame:
+        """Labels of the test part that training never saw."""
+        return self._table("unseen")
+
+    def text(self) -> str:
+        """The scores as lines for a terminal, and what stands beside them."""
+        lines = [
+            f"{row['features']:>18}  {row['score']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+            + ("" if np.isnan(row["sd"]) else f"  sd {row['sd']:.3f}")
+            + ("" if np.isnan(row["control"]) else f"  control {row['control']:.3f}")
+            + ("" if np.isnan(row["random_twin"]) else f"  random twin {row['random_twin']:.3f}")
+            + ("  sufficient" if row["sufficient"] else "")
+            for row in self.frame.to_dict("records")
+        ]
+        return "\n".join([*lines, *(f"{key}: {value}" for key, value in self.run.summary.items())])
+
+    def _table(self, name: str) -> pd.DataFrame:
+        if name not in self.run.tables:
+            raise SettingError(f"This run has no table {name}; it has {', '.join(self.run.tables)}.")
+        return self.run.tables[name]
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
+        return f"<b>Probing</b><ul>{lines}</ul>{self.frame.to_html(index=False)}"
+
+
+def probe(
+    source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
+    data: Sequence[Any] | Mapping[str, Sequence[Any]] | Corpus | TaskCorpora | str | os.PathLike[str],
+    task: str | Task = "labels",
+    *,
+    out: str | Path | None = None,
+    seeds: int = 3,
+    seed: int = 0,
+    penalty: str | tuple[float, float] = (LAMBDA, LAMBDA),
+    recipe: Recipe | None = None,
+    subsets: bool = True,
+    random_twin: bool | ActivationStore | Mapping[str, ActivationStore] = False,
+    description_length: bool = False,
+    keep: float = 0.99,
+    activations: str | os.PathLike[str] | None = None,
+    max_memory: int = MEMORY,
+    fresh: bool = False,
+    say: Say | None = None,
+    **reading: Any,
+) -> Probing:
+    """Probe every layer of a model for a task, all layers together, and `subsets` of them.
+
+    `source` and `data` are a store and labels, or a model and a corpus (see `examples.labelled_splits`, which takes
+    `reading`: `layers`, `dev`, `test`, `limit`, `device`, …). A model's activations are kept in `activations`, or in
+    `out`. Probes learn from the training part; choices are made on dev; scores are those of test, means over `seeds`.
+    `penalty` is (λ1, λ2) or "search"; `keep` is the share of all layers' score that is enough. `random_twin` adds a
+    model with random weights (or its stores), `description_length` Voita and Titov's. `say` is told what is coming.
+    """
+    penalties = parse_penalty(penalty) if isinstance(penalty, str) else penalty
+    plan = Plan(seeds, seed, penalties, subsets, description_length, keep, recipe or Recipe())
+    reading |= {"seed": seed, "fresh": fresh}
+    with activations_folder(activations, out) as folder:
+        splits = labelled_splits(source, data, task, activations=folder, **reading)
+        twin = _twin_splits(source, data, task, random_twin, folder, reading)
+        config = {
+            **splits.facts,
+            "random_twin": None if twin is None else f"{twin.train.store.name} {twin.train.store.fingerprint}",
+            **plan.config,
+        }
+        if out is not None and (run := finished_run(out, "probe", config, fresh=fresh)):
+            return Probing(run)
+        bench = Bench(splits, plan.recipe, max_memory, seed)
+        run = Run("probe", config, *_measured(bench, twin, plan, say or (lambda _: None)))
+    if out is not None:
+        write_run(out, run)
+    return Probing(run)
+
+
+def _twin_splits(
+    source: Any,
+    data: Any,
+    task: str | Task,
+    wanted: bool | ActivationStore | Mapping[str, ActivationStore],
+    folder: Path,
+    reading: dict[str, Any],
+) -> Splits | None:
+    """The same examples as a model with random weights sees them."""
+    if wanted is False:
+        return None
+    if wanted is not True:
+        return labelled_splits(wanted, data, task, **reading)
+    if not isinstance(source, str | os.PathLike) or not _is_model(Path(source)):
+        raise SettingError("The random twin is built from a model's folder or name; give that, or the twin's stores.")
+    from residuum.models import load_model
+
+    device = reading.get("device", "auto")
+    model = load_model(os.fspath(source), random_init=True, seed=reading["seed"], device=device)
+    return labelled_splits(model, data, task, activations=folder.with_name(f"{folder.name}-random"), **reading)
+
+
+def _measured(
+    bench: Bench, twin: Splits | None, plan: Plan, say: Say
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """The summary and the tables of a run."""
+    _check(bench, twin, plan)
+    layers = single_layers(bench.splits.layout)
+    subsets = subsets_of_layers(bench.splits.layout) if plan.subsets else []
+    tables: dict[str, pd.DataFrame] = {}
+    penalties = plan.penalties
+    if penalties is None:
+        say("λ1 and λ2 are searched on the development part …")
+        grid = bench.search_penalty()
+        best = best_penalty(grid)
+        penalties, tables["penalties"] = (best.l1, best.l2), penalty_table(grid, best)
+    random = {}
+    if twin is not None:
+        random = _twin_scores(Battery(replace(bench, splits=twin), layers, [TASK], plan.probe_seeds, penalties), say)
+    battery = Battery(bench, [*layers, *subsets], targets_of(bench), plan.probe_seeds, penalties)
+    say(f"{bench.estimate(battery.probes)} …")
+    dev, test = battery.on("dev"), battery.on("test")
+    tables = {"scores": score_table(battery.sets, dev, test, random, plan.keep), **tables}
+    baselines = bench.baselines("test")
+    if not bench.splits.regression:
+        tables["classes"] = class_table(layers, dev, test, plan.keep)
+        tables["class_layers"] = class_layer_table(tables["classes"])
+        tables["unseen"] = unseen_table(bench)
+        tables["baselines"] = pd.DataFrame(baselines.items(), columns=["baseline", "score"])
+    if plan.description_length:
+        say("Description lengths …")
+        tables["description"] = _description(bench, layers, plan.seed, penalties)
+    return _summary(bench, tables, penalties, baselines), tables
+
+
+def _check(bench: Bench, twin: Splits | None, plan: Plan) -> None:
+    """Raise an error for what cannot be done, before anything is trained."""
+    if twin is not None and twin.layout != bench.splits.layout:
+        raise SettingError("The random twin has other layers than the model; extract the same of both.")
+    if plan.description_length and bench.splits.regression:
+        raise SettingError("The description length is one of classes, and this task predicts numbers; leave it out.")
+    if plan.description_length and not isinstance(bench.features("train"), np.ndarray):
+        raise SettingError("The description length needs the training part in memory; allow more with --max-memory.")
+
+
+def _twin_scores(battery: Battery, say: Say) -> dict[str, float]:
+    """What the twin scores on the test part; its features are gone before the model's own are needed."""
+    say(f"Random twin: {battery.bench.estimate(battery.probes)} …")
+    found = battery.on("test")
+    return {one.name: found.mean(one.name) for one in battery.sets}
+
+
+def _description(bench: Bench, layers: list[NeuronSet], seed: int, penalties: tuple[float, float]) -> pd.DataFrame:
+    x = bench.features("train")
+    assert isinstance(x, np.ndarray), "checked before"
+    probes = Battery(bench, layers, targets_of(bench), [seed], penalties).probes
+    found = description_lengths(x, bench.targets, probes, np.random.default_rng(seed), recipe=bench.recipe)
+    return description_table(layers, probes, found)
+
+
+def _summary(
+    bench: Bench, tables: dict[str, pd.DataFrame], penalties: tuple[float, float], baselines: dict[str, float]
+) -> dict[str, Any]:
+    rows = tables["scores"].to_dict("records")
+    single = [row for row in rows if row["kind"] == "layer"]
+    oracle = next(row for row in rows if row["features"] == ALL)
+    best = max(single, key=lambda row: row["dev"])
+    unseen = tables["unseen"]["examples"].tolist() if "unseen" in tables else []
+    return {
+        "metric": "pearson" if bench.splits.regression else "accuracy",
+        "oracle": oracle["score"],
+        "oracle selectivity": _number(oracle["selectivity"]),
+        "best layer": best["layer"],
+        "best layer score": best["score"],
+        "lowest sufficient layer": min((row["layer"] for row in single if row["sufficient"]), default=None),
+        **{f"{name} baseline": value for name, value in baselines.items()},
+        "classes": bench.targets[TASK].n_classes or None,
+        "l1": penalties[0],
+        "l2": penalties[1],
+        "unseen labels": sum(unseen),
+        "examples": {part: len(getattr(bench.splits, part)) for part in ("train", "dev", "test")},
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _is_model(folder: Path) -> bool:
+    return not (folder / "manifest.json").exists() and not (folder / "train" / "manifest.json").exists()

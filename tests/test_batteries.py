@@ -1,0 +1,176 @@
+"""Batteries on a task's parts: the same numbers as the mathematics below, and all that stands beside a score."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from made_stores import HIDDEN, TAGS, known_data, made_store
+from residuum.batteries import CONTROL, TASK, Bench, accuracy_interval, parse_penalty
+from residuum.errors import DataError, SettingError
+from residuum.examples import labelled_splits
+from residuum.maths.features import ShardedFeatures
+from residuum.maths.penalty_search import LAMBDAS
+from residuum.maths.probing import Probe, Recipe, train_probes
+
+DATA = known_data(150)
+RECIPE = Recipe(epochs=15, batch_size=32, learning_rate=0.01)
+KNOWN = slice(HIDDEN, 2 * HIDDEN)  # the layer that knows the tag
+WORD = slice(0, HIDDEN)  # the layer that knows the word
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return DATA.store(tmp_path_factory.mktemp("made") / "store")
+
+
+@pytest.fixture(scope="module")
+def bench(store):
+    return Bench(labelled_splits(store, DATA.tags), RECIPE)
+
+
+def test_a_score_is_that_of_the_mathematics(bench):
+    (probe,) = bench.train([Probe(TASK, KNOWN, seed=1)])
+    (alone,) = train_probes(bench.features("train"), bench.targets, [Probe(TASK, KNOWN, seed=1)], RECIPE)
+    np.testing.assert_array_equal(probe.weight, alone.weight)
+    (score,) = bench.score([probe], "test")
+    predicted = [TAGS[i] for i in alone.predict(bench.features("test"))]
+    assert score.value == np.mean(np.array(predicted) == np.array(bench.splits.test.labels))
+    assert score.value > 0.95
+
+
+def test_the_control_task_gives_a_word_type_one_label_in_all_parts(bench):
+    labels: dict[str, set[int]] = {}
+    for part, examples in (("train", bench.splits.train), ("dev", bench.splits.dev), ("test", bench.splits.test)):
+        for word, label in zip(examples.words, bench.truth(part, CONTROL).tolist(), strict=True):
+            labels.setdefault(word, set()).add(label)
+    assert len(labels) == 12
+    assert {len(found) for found in labels.values()} == {1}
+    assert len(set.union(*labels.values())) > 1
+    np.testing.assert_array_equal(bench.targets[CONTROL].values, bench.truth("train", CONTROL))
+
+
+def test_words_solve_the_control_task_and_tags_do_not(bench):
+    trained = bench.train([Probe(CONTROL, WORD), Probe(CONTROL, KNOWN), Probe(TASK, WORD)])
+    remembered, guessed, blind = (score.value for score in bench.score(trained, "test"))
+    assert remembered > 0.95
+    assert guessed < 0.75
+    assert blind < 0.55
+
+
+def test_features_read_in_windows_score_the_same(bench):
+    small = replace(bench, max_memory=40_000)
+    assert isinstance(small.features("test"), ShardedFeatures)
+    trained = bench.train([Probe(TASK), Probe(TASK, KNOWN)])
+    for a, b in zip(bench.score(trained, "test"), small.score(trained, "test"), strict=True):
+        np.testing.assert_array_equal(a.predicted, b.predicted)
+    assert small.score(small.train([Probe(TASK, KNOWN)]), "dev")[0].value > 0.95
+
+
+def test_the_interval_of_several_seeds_is_that_of_their_mean(bench):
+    scores = bench.score(bench.train([Probe(TASK, WORD, seed=seed) for seed in range(3)]), "test")
+    together = bench.interval(scores, "test")
+    assert float(together.value) == pytest.approx(np.mean([score.value for score in scores]))
+    assert together.low < together.value < together.high
+    assert float(bench.interval(scores[0], "test").value) == scores[0].value
+
+
+def test_an_interval_draws_whole_sentences():
+    correct = np.repeat(np.arange(20) % 2, 50)  # words of a sentence are all right or all wrong
+    by_sentence = accuracy_interval(correct, np.repeat(np.arange(20), 50))
+    by_word = accuracy_interval(correct, np.arange(1000))
+    assert by_sentence.high - by_sentence.low > 4 * (by_word.high - by_word.low)
+
+
+def test_baselines_are_counted_by_hand(bench):
+    train, test = bench.splits.train, bench.splits.test
+    most = max(TAGS, key=train.labels.count)
+    assert bench.baselines() == {
+        "majority": np.mean([label == most for label in test.labels]),
+        "word majority": pytest.approx(_by_word(train, test)),
+    }
+
+
+def _by_word(train, test):
+    counts = {word: dict.fromkeys(TAGS, 0) for word in train.words}
+    for word, label in zip(train.words, train.labels, strict=True):
+        counts[word][label] += 1
+    answers = {word: max(sorted(own), key=own.__getitem__) for word, own in counts.items()}
+    return np.mean([answers[word] == label for word, label in zip(test.words, test.labels, strict=True)])
+
+
+def test_labels_that_training_never_saw_are_errors(store):
+    rare = labelled_splits(store, DATA.tags)
+    test = replace(rare.test, labels=("X", *rare.test.labels[1:]))
+    bench = Bench(replace(rare, test=test), RECIPE)
+    assert bench.truth("test")[0] == -1
+    (score,) = bench.score(bench.train([Probe(TASK, KNOWN)]), "test")
+    assert score.details.n_unseen == 1
+    assert not score.details.correct[0]
+
+
+def test_sets_of_neurons_are_scored_on_dev(bench):
+    scores = bench.set_scorer("dev")([np.arange(HIDDEN, 2 * HIDDEN), np.arange(HIDDEN)])
+    assert scores[0] > 0.95
+    assert scores[1] < 0.6
+
+
+def test_numbers_are_predicted_with_pearson_and_no_control(store):
+    targets = known_targets()
+    bench = Bench(labelled_splits(store, targets), Recipe(epochs=60, batch_size=32, learning_rate=0.01))
+    assert list(bench.targets) == [TASK]
+    assert bench.baselines() == {}
+    good, bad = bench.score(bench.train([Probe(TASK, KNOWN), Probe(TASK, WORD)]), "test")
+    assert good.value > 0.95 > 0.4 > bad.value
+    assert good.value == pytest.approx(np.corrcoef(good.predicted, bench.truth("test"))[0, 1], abs=1e-6)
+    interval = bench.interval([good], "test")
+    assert interval.low < good.value < interval.high
+    with pytest.raises(SettingError, match="predicts numbers; give the penalties"):
+        bench.search_penalty()
+
+
+def known_targets():
+    return [[float(TAGS.index(tag)) for tag in row] for row in DATA.tags]
+
+
+def test_the_penalty_search_tries_the_whole_grid(bench):
+    quick = replace(bench, recipe=replace(RECIPE, epochs=1))
+    grid = quick.search_penalty()
+    assert {(cell.l1, cell.l2) for cell in grid} == {(a, b) for a in LAMBDAS for b in LAMBDAS}
+
+
+@pytest.mark.parametrize(("text", "found"), [("search", None), ("1e-3,0", (1e-3, 0.0)), ("0.1", (0.1, 0.1))])
+def test_penalties_are_read(text, found):
+    assert parse_penalty(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "much", "1,2,3", "-1e-5,0", "nan", "inf"])
+def test_other_penalties_are_refused(text):
+    with pytest.raises(SettingError, match="expected λ1,λ2 such as"):
+        parse_penalty(text)
+
+
+def test_the_estimate_counts_weights_and_grows_with_the_probes(bench):
+    one = bench.estimate([Probe(TASK, KNOWN)])
+    many = bench.estimate([Probe(TASK), Probe(CONTROL), Probe(TASK, np.arange(5))])
+    assert one.n_weights == 3 * (HIDDEN + 1)
+    assert many.n_weights == 2 * 3 * (3 * HIDDEN + 1) + 3 * 6
+    assert many.n_bytes > bench.estimate([Probe(TASK)]).n_bytes > len(bench.splits.train) * 3 * HIDDEN * 4
+    assert str(many).startswith(f"3 probes (0.0 million weights) on {len(bench.splits.train)} examples: about 1 s")
+    assert "about 3 min and 2.0 GB" in str(replace(one, seconds=180, n_bytes=2 * 10**9))
+
+
+def test_what_cannot_be_learnt_is_said(store, tmp_path):
+    with pytest.raises(DataError, match="labels are 'A'; a probe needs at least two classes"):
+        Bench(labelled_splits(store, [["A"] * len(row) for row in DATA.tags])).train([Probe(TASK)])
+    tiny = known_data(12)
+    own = [[f"{i}-{j}" for j in range(len(row))] for i, row in enumerate(tiny.tags)]
+    splits = labelled_splits(tiny.store(tmp_path / "few"), own)
+    assert Bench(splits).truth("test").tolist() == [-1] * len(splits.test)  # every label is new
+    broken = tiny.activations.copy()
+    broken[3, 1, 2] = np.nan
+    bad = labelled_splits(made_store(tmp_path / "nan", tiny.sentences, broken), tiny.tags)
+    with pytest.raises(DataError, match="has a NaN or infinite activation"):
+        trained = Bench(bad, RECIPE).train([Probe(TASK)])
+        for part in ("dev", "test"):
+            Bench(bad, RECIPE).score(trained, part)
