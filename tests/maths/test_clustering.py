@@ -11,8 +11,10 @@ from residuum.maths.clustering import (
     cluster_members,
     cluster_neurons,
     correlation_distances,
+    moments_correlation,
     neuron_correlation,
 )
+from residuum.maths.moments import MomentsAccumulator
 from residuum.maths.neuron_ids import NeuronLayout
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -103,6 +105,18 @@ def test_constant_neurons_are_counted_and_stay_alone_below_threshold_one():
         assert (clustering.labels(0.99) == label).sum() == 1
 
 
+def test_dead_neurons_are_constant_for_arrays_and_for_moments_alike():
+    x = correlated_neurons()
+    x[:, 7] *= 1e-32  # as in real models: alive in float32, but not its square
+    x[:, 9] *= 1e-12
+    accumulator = MomentsAccumulator([30, 30], products="float32")
+    accumulator.update(x)
+    of_array, of_moments = neuron_correlation(x), moments_correlation(accumulator.result())
+    for _, constant in (of_array, of_moments):
+        assert np.flatnonzero(constant).tolist() == [7]
+    np.testing.assert_allclose(of_array[0], of_moments[0], atol=1e-5)
+
+
 def test_constant_neurons_are_found_in_a_correlation_with_nan_or_zero_rows():
     x = correlated_neurons(n_neurons=6)
     correlation, _ = neuron_correlation(x)
@@ -174,3 +188,19 @@ def test_bad_input_is_explained():
     holed[0, 1] = np.nan
     with pytest.raises(DataError, match="NaN beside the constant neurons"):
         cluster_correlation(holed)
+
+
+def test_moments_of_too_little_data_cannot_be_correlated():
+    accumulator = MomentsAccumulator([3, 2])
+    accumulator.update(np.ones((1, 5)))
+    with pytest.raises(DataError, match="Found 1 words × 5 neurons; clustering needs at least 2 words"):
+        moments_correlation(accumulator.result())
+
+
+def test_correlations_of_moments_against_numpy_over_unequal_layers():
+    x = correlated_neurons(n_neurons=9)
+    accumulator = MomentsAccumulator([4, 2, 3])
+    accumulator.update(x)
+    correlation, constant = moments_correlation(accumulator.result())
+    np.testing.assert_allclose(correlation, np.corrcoef(x.T.astype(np.float64)), atol=1e-12)
+    assert not constant.any()

@@ -9,6 +9,7 @@ from residuum.maths.features import (
     select_columns,
     window_words,
     windows,
+    words_of_columns,
 )
 
 X = np.random.default_rng(0).normal(3, 2, (50, 6)).astype(np.float32)
@@ -89,3 +90,22 @@ def test_shards_that_do_not_keep_their_word_are_refused():
         ShardedFeatures((lambda: X,), (50, 50), 6)
     with pytest.raises(DataError, match=r"Shard 0 has the shape \(50, 6\); \(49, 6\) was announced"):
         next(windows(ShardedFeatures((lambda: X,), (49,), 6)))
+
+
+def test_few_columns_of_shards_are_read_once_where_all_words_then_fit():
+    reads = []
+
+    def load(i):
+        reads.append(i)
+        return X[STARTS[i] : STARTS[i + 1]]
+
+    features = ShardedFeatures(tuple(lambda i=i: load(i) for i in range(4)), LENGTHS, 6, window=25)
+    cut = select_columns(features, np.array([4, 1, 0]))
+    assert isinstance(cut, np.ndarray)
+    assert np.array_equal(cut, X[:, [4, 1, 0]])
+    assert reads == [0, 1, 2, 3]
+    wide = select_columns(features, np.array([0, 1, 2, 3]))
+    assert not isinstance(wide, np.ndarray)
+    assert [len(window.x) for window in windows(wide)] == [20, 30]
+    assert [words_of_columns(features, n) for n in (3, 4)] == [50, 37]
+    assert words_of_columns(X, 4) == 50

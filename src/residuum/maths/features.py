@@ -78,11 +78,24 @@ def window_words(features: Features) -> int:
 
 
 def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> Features:
-    """The same words with these neurons only: a copy of an array; shards are cut when they are read."""
+    """The same words with these neurons only, as a copy.
+
+    Of fewer neurons more words fit the memory of a window; where all of them do, the shards are read here, once, and
+    not again for every pass over the words. Else they are cut when they are read.
+    """
     if isinstance(features, np.ndarray):
         return features[:, columns]
     loaders = tuple(partial(_load_columns, features, i, columns) for i in range(len(features.loaders)))
-    return replace(features, loaders=loaders, n_neurons=len(columns))
+    window = _window_of_columns(features, len(columns))
+    narrow = replace(features, loaders=loaders, n_neurons=len(columns), window=window)
+    return narrow if sum(features.lengths) > window else next(windows(narrow)).x
+
+
+def words_of_columns(features: Features, n_columns: int) -> int:
+    """The words that `select_columns` holds in memory at once."""
+    if isinstance(features, np.ndarray):
+        return len(features)
+    return window_words(replace(features, window=_window_of_columns(features, n_columns)))
 
 
 def check_finite(window: Window) -> None:
@@ -140,6 +153,10 @@ def _load(features: ShardedFeatures, number: int) -> Float[np.ndarray, "word neu
     if x.shape != expected:
         raise DataError(f"Shard {number} has the shape {x.shape}; {expected} was announced. Extract it again.")
     return x
+
+
+def _window_of_columns(features: ShardedFeatures, n_columns: int) -> int:
+    return features.window * features.n_neurons // n_columns
 
 
 def _load_columns(features: ShardedFeatures, number: int, columns: np.ndarray) -> np.ndarray:

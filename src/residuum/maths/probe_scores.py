@@ -63,10 +63,17 @@ def number_scores(predicted: Float[np.ndarray, " word"], truth: Float[np.ndarray
     _check_pairs(len(predicted), len(truth))
     predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
     return NumberScores(
-        pearson=_pearson(predicted, truth),
-        spearman=_pearson(rankdata(predicted), rankdata(truth)),
+        pearson=pearson_score(predicted, truth),
+        spearman=pearson_score(rankdata(predicted), rankdata(truth)),
         mean_squared_error=float(np.mean((predicted - truth) ** 2)),
     )
+
+
+def pearson_score(a: Float[np.ndarray, " word"], b: Float[np.ndarray, " value"]) -> float:
+    """Pearson's correlation in float64; 0 when either is constant."""
+    a, b = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
+    scale = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / scale) if scale > 0 else 0.0
 
 
 def majority_baseline(train_labels: Sequence[str], test_labels: Sequence[str]) -> float:
@@ -114,9 +121,3 @@ def _most_frequent(counts: Counter[str]) -> str:
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> Float[np.ndarray, " class"]:
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
-
-
-def _pearson(a: Float[np.ndarray, " word"], b: Float[np.ndarray, " word"]) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    scale = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / scale) if scale > 0 else 0.0

@@ -20,8 +20,8 @@ from residuum.maths.features import (
     check_finite,
     column_moments,
     select_columns,
-    window_words,
     windows,
+    words_of_columns,
 )
 from residuum.maths.neuron_ids import check_columns
 from residuum.maths.probe_stack import Columns, ProbeStack, StackedProbe
@@ -176,8 +176,10 @@ def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Seq
     n_neurons = features.shape[1]
     needed = _needed_columns(probes, n_neurons)
     whole = features.shape[0] if isinstance(features, np.ndarray) else max(features.lengths)
-    copied = 0 if isinstance(features, np.ndarray) and needed is None else window_words(features)
     width = n_neurons if needed is None else len(needed)
+    copied = words_of_columns(features, width)
+    if isinstance(features, np.ndarray) and needed is None:
+        copied = 0
     weights = sum(
         max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1) for probe in probes
     )

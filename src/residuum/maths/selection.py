@@ -37,12 +37,12 @@ def minimal_set(
     resolution: int = 10,
     at_once: int = 4,
 ) -> MinimalSet:
-    """Grow the head of a ranking until it scores `required`, then halve the gap to the last insufficient
-    size.
+    """Grow the head of a ranking until it scores `required`, then narrow the gap to the last insufficient size.
 
-    `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021). Sizes
-    grow by `growing_sizes` unless given; the search ends when the gap is at most `resolution` neurons. When
-    no size suffices the largest is returned with `sufficient=False`.
+    `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021). A round scores
+    up to `at_once` sizes: the next of `growing_sizes` (or of `sizes`), later evenly between the two. The search ends
+    when the gap is at most `resolution` neurons. When no size suffices the largest is returned with
+    `sufficient=False`.
     """
     sizes = _checked_sizes(growing_sizes(len(order)) if sizes is None else sizes, len(order))
     tried: dict[int, float] = {}
@@ -50,7 +50,7 @@ def minimal_set(
         _try_sizes(order, sizes[start : start + at_once], score_sets, tried)
         if any(score >= required for score in tried.values()):
             break
-    size = _refine(order, score_sets, required, resolution, tried)
+    size = _refine(order, score_sets, required, resolution, at_once, tried)
     found = size if size is not None else max(tried)
     return MinimalSet(order[:found], tried[found], required, size is not None, tuple(sorted(tried.items())))
 
@@ -136,9 +136,9 @@ def _try_sizes(order: Neurons, sizes: Sequence[int], score_sets: Scorer, tried: 
 
 
 def _refine(
-    order: Neurons, score_sets: Scorer, required: float, resolution: int, tried: dict[int, float]
+    order: Neurons, score_sets: Scorer, required: float, resolution: int, at_once: int, tried: dict[int, float]
 ) -> int | None:
-    """Halve the gap below the smallest sufficient size until it is at most `resolution`."""
+    """Cut the gap below the smallest sufficient size into even parts until it is at most `resolution`."""
     while True:
         enough = min((size for size, score in tried.items() if score >= required), default=None)
         if enough is None:
@@ -146,4 +146,6 @@ def _refine(
         below = max((size for size in tried if size < enough), default=0)
         if enough - below <= resolution:
             return enough
-        _try_sizes(order, [(enough + below) // 2], score_sets, tried)
+        steps = min(at_once, (enough - below - 1) // resolution) + 1
+        between = {below + (enough - below) * step // steps for step in range(1, steps)}
+        _try_sizes(order, sorted(between), score_sets, tried)

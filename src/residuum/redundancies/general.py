@@ -1,0 +1,185 @@
+"""General redundancy, which needs no labels: which layers are alike, which neurons say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from residuum.activations.correlation import neuron_moments
+from residuum.activations.store import ActivationStore
+from residuum.maths.clustering import Clustering, cluster_correlation, moments_correlation, random_members
+from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.partitions import cluster_windows, dbscan_partition, kmeans_partition, partition_agreement
+from residuum.maths.similarity import similarity_matrix
+from residuum.redundancies.pictures import PICTURE_COLUMNS, Scales, cluster_pictures
+from residuum.redundancies.settings import RULES, Settings
+from residuum.results import Run
+
+Rows = Int[np.ndarray, " row"]
+
+
+def general_redundancy(
+    store: ActivationStore,
+    rows: Rows | None,
+    settings: Settings,
+    *,
+    advance: Callable[[int], object] = lambda words: None,
+) -> Run:
+    """All that one pass over a store's rows (all by default) tells of its layers and neurons.
+
+    The moments give way to the correlation, and that to the tree, so that never all three are held.
+    """
+    layout = NeuronLayout(tuple(store.widths), tuple(store.layers))
+    moments = neuron_moments(store, rows, advance=advance)
+    similarity = _similarity_table(store, similarity_matrix(moments, "cka"))
+    scales = Scales.of(moments)
+    correlation, constant = moments_correlation(moments)
+    n_words = moments.n
+    del moments
+    clustering = cluster_correlation(correlation, constant)
+    labels = [clustering.labels(threshold) for threshold in settings.thresholds]
+    medoids = [clustering.representatives(threshold, "medoid") for threshold in settings.thresholds]
+    tables = {
+        "thresholds": _threshold_table(settings, labels),
+        "layers": _layer_table(layout, constant),
+        "windows": _window_table(settings, labels, layout),
+        "survivors": _survivor_table(settings, labels, medoids, layout),
+        "similarity": similarity,
+        "pictures": pd.DataFrame(
+            cluster_pictures(store, rows, clustering, layout, scales, settings), columns=pd.Index(PICTURE_COLUMNS)
+        ),
+        "neurons": _neuron_table(settings, labels, medoids, layout, constant),
+    }
+    if settings.agreement:
+        tables["agreement"] = _agreement_table(clustering, settings)
+    summary = {f"{store.unit}s": n_words, "neurons": layout.n_neurons, "constant neurons": clustering.n_constant}
+    return Run("redundancy", {}, summary, tables, {"tree": clustering.tree})
+
+
+def representatives(neurons: pd.DataFrame, threshold: float, rule: str, seed: int = 0) -> Int[np.ndarray, " neuron"]:
+    """One neuron (column) of each cluster at a threshold, ascending, from the table `neurons`.
+
+    Random ones are drawn by the seed and the threshold alone, whatever other thresholds there are.
+    """
+    labels = neurons[f"cluster {threshold:g}"].to_numpy()
+    if rule == "medoid":
+        return np.flatnonzero(neurons[f"medoid {threshold:g}"].to_numpy())
+    if rule == "first":
+        return np.sort(np.unique(labels, return_index=True)[1])
+    return np.sort(random_members(labels, np.random.default_rng([seed, round(threshold * 1e6)])))
+
+
+def clustering_bytes(n_neurons: int, widths: list[int]) -> int:
+    """The most memory that `general_redundancy` holds: moments and correlation, or correlation and tree."""
+    square = 8 * n_neurons**2
+    moments = (square + 8 * sum(width**2 for width in widths)) // 2
+    return square + max(moments, square)  # scipy's linkage works on a copy of the condensed distances
+
+
+def _threshold_table(settings: Settings, labels: list[np.ndarray]) -> pd.DataFrame:
+    """Neurons left at each c_t, 0 being all; how many stand in a cluster with others, and the largest cluster."""
+    sizes = [np.ones(len(labels[0]), int), *(np.bincount(own) for own in labels)]
+    return pd.DataFrame(
+        {
+            "threshold": [0.0, *settings.thresholds],
+            "neurons": [len(own) for own in sizes],
+            "share": [len(own) / len(labels[0]) for own in sizes],
+            "grouped": [int(own[own > 1].sum()) for own in sizes],
+            "largest cluster": [int(own.max()) for own in sizes],
+        }
+    )
+
+
+def _layer_table(layout: NeuronLayout, constant: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "layer": layout.layers,
+            "neurons": layout.widths,
+            "constant": layout.spread(np.flatnonzero(constant)),
+        }
+    )
+
+
+def _window_table(settings: Settings, labels: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
+    """Share of clusters within 1, 2, 3 neighbouring layers or further; also of those with two neurons or more."""
+    rows = []
+    for threshold, own in zip(settings.thresholds, labels, strict=True):
+        every, grouped = cluster_windows(own, layout), cluster_windows(own, layout, smallest=2)
+        for window, share in every.shares.items():
+            rows.append((threshold, window, round(share * every.counts.sum()), share, grouped.shares[window]))
+    return pd.DataFrame(rows, columns=pd.Index(["threshold", "window", "clusters", "share", "share of groups"]))
+
+
+def _survivor_table(
+    settings: Settings, labels: list[np.ndarray], medoids: list[np.ndarray], layout: NeuronLayout
+) -> pd.DataFrame:
+    """Representatives per layer and threshold, by each rule that picks them; threshold 0 keeps all."""
+    parts = [_survivors(0.0, dict.fromkeys(RULES, np.arange(layout.n_neurons)), layout)]
+    for threshold, own, central in zip(settings.thresholds, labels, medoids, strict=True):
+        drawn = random_members(own, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
+        first = np.unique(own, return_index=True)[1]
+        parts.append(_survivors(threshold, {"random": drawn, "medoid": central, "first": first}, layout))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _survivors(threshold: float, kept: dict[str, np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
+    counts = {rule: layout.spread(neurons) for rule, neurons in kept.items()}
+    return pd.DataFrame({"threshold": threshold, "layer": layout.layers, "neurons": layout.widths, **counts})
+
+
+def _neuron_table(
+    settings: Settings,
+    labels: list[np.ndarray],
+    medoids: list[np.ndarray],
+    layout: NeuronLayout,
+    constant: np.ndarray,
+) -> pd.DataFrame:
+    """Each neuron's cluster at each threshold, and whether it is the medoid of it."""
+    columns = np.arange(layout.n_neurons)
+    frame = {
+        "neuron": layout.format(columns.tolist()),
+        "layer": np.array(layout.layers)[layout.positions],
+        "constant": constant,
+    }
+    for threshold, own in zip(settings.thresholds, labels, strict=True):
+        frame[f"cluster {threshold:g}"] = own
+    for threshold, central in zip(settings.thresholds, medoids, strict=True):
+        frame[f"medoid {threshold:g}"] = np.isin(columns, central)
+    return pd.DataFrame(frame)
+
+
+def _similarity_table(store: ActivationStore, cka: Float[np.ndarray, "layer layer"]) -> pd.DataFrame:
+    """Linear CKA of every pair of layers, in the columns of `compare`, which adds intervals."""
+    pairs = list(product(store.layers, store.layers))
+    return pd.DataFrame(
+        {
+            "measure": "cka",
+            "model_a": store.name,
+            "layer_a": [a for a, _ in pairs],
+            "model_b": store.name,
+            "layer_b": [b for _, b in pairs],
+            "value": cka.ravel(),
+            "low": np.nan,
+            "high": np.nan,
+            "null": np.nan,
+        }
+    )
+
+
+def _agreement_table(clustering: Clustering, settings: Settings) -> pd.DataFrame:
+    """How far k-means (with as many clusters) and DBSCAN (with c_t as radius) find the same clusters."""
+    rows = []
+    for threshold in settings.agreement:
+        own = clustering.labels(threshold)
+        others = {
+            "k-means": kmeans_partition(clustering, int(own.max()) + 1, settings.seed),
+            "DBSCAN": dbscan_partition(clustering, threshold),
+        }
+        for method, other in others.items():
+            rows.append((threshold, method, int(own.max()) + 1, int(other.max()) + 1, partition_agreement(own, other)))
+    names = ["threshold", "method", "clusters", "clusters of method", "agreement"]
+    return pd.DataFrame(rows, columns=pd.Index(names))

@@ -1,0 +1,260 @@
+"""`redundancy` on a tiny model and on stores whose truth is known: planted copies of neurons, planted labels."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from made_stores import made_store
+from residuum import redundancies
+from residuum.corpus import Corpus
+from residuum.errors import DataError, SettingError, StoreError
+from residuum.maths.clustering import cluster_neurons
+from residuum.maths.probing import Recipe
+from residuum.maths.similarity import similarity
+from residuum.redundancies import redundancy
+from residuum.redundancies.general import representatives
+
+RECIPE = Recipe(epochs=4, batch_size=32, learning_rate=0.05)
+THRESHOLDS = (0.1, 0.3, 0.6)
+QUICK = {"thresholds": THRESHOLDS, "seeds": 2, "recipe": RECIPE, "progress": False}
+
+
+def planted(n_sentences=90, seed=0):
+    """Two layers of eight neurons: 0:0, 0:1 and (mirrored) 1:0 are one; 0:2 and 1:1 tell the tag; 1:7 is dead."""
+    rng = np.random.default_rng(seed)
+    sentences = [[f"w{word}" for word in rng.integers(40, size=rng.integers(4, 10))] for _ in range(n_sentences)]
+    n_words = sum(map(len, sentences))
+    tags = rng.integers(3, size=n_words)
+    layers = rng.standard_normal((2, n_words, 8)).astype(np.float32)
+    for layer, index, sign in ((0, 0, 1), (0, 1, 1), (1, 0, -1)):
+        layers[layer, :, index] = sign * layers[0, :, 0] + 0.05 * rng.standard_normal(n_words)
+    layers[0, :, 2] += 3 * (tags == 1)
+    layers[1, :, 1] += 3 * (tags == 2)
+    layers[1, :, 7] = 0
+    ends = np.cumsum([len(words) for words in sentences])
+    labels = [[f"T{tag}" for tag in part] for part in np.split(tags, ends[:-1])]
+    return sentences, layers.transpose(1, 0, 2), labels
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    sentences, layers, labels = planted()
+    return made_store(tmp_path_factory.mktemp("store") / "acts", sentences, layers), labels
+
+
+@pytest.fixture(scope="module")
+def general(labelled):
+    return redundancy(labelled[0], thresholds=THRESHOLDS, agreement=(0.3,), progress=False)
+
+
+@pytest.fixture(scope="module")
+def tasked(labelled, tmp_path_factory):
+    return redundancy(*labelled, out=tmp_path_factory.mktemp("run") / "run", **QUICK)
+
+
+def test_the_planted_copies_are_one_cluster_and_the_rest_stand_alone(general):
+    neurons = general.neurons.set_index("neuron")
+    assert neurons.loc[["0:0", "0:1", "1:0"], "cluster 0.1"].nunique() == 1
+    assert general.frame["neurons"].tolist()[:2] == [16, 14]
+    assert general.frame["largest cluster"].tolist()[:2] == [1, 3]
+    assert general.frame["grouped"].tolist()[:2] == [0, 3]
+    assert general.run.summary["constant neurons"] == 1
+    assert general.layers["constant"].tolist() == [0, 1]
+
+
+def test_clusters_are_those_of_the_whole_array(labelled, general):
+    store, _ = labelled
+    whole = store.array().reshape(store.n_rows, -1)
+    for threshold in THRESHOLDS:
+        assert general.neurons[f"cluster {threshold:g}"].tolist() == cluster_neurons(whole, threshold).tolist()
+
+
+def test_layers_are_compared_from_the_same_pass(labelled, general):
+    store, _ = labelled
+    a, b = store.array().transpose(1, 0, 2)
+    cka = general.similarity.set_index(["layer_a", "layer_b"])["value"]
+    assert cka[0, 1] == pytest.approx(similarity(a, b, "cka"), abs=1e-6)
+
+
+def test_survivors_and_windows_count_every_cluster_once(general):
+    left = general.frame.set_index("threshold")["neurons"]
+    kept = general.survivors.groupby("threshold")[["random", "medoid", "first"]].sum()
+    for rule in kept:
+        assert kept[rule].tolist() == left.tolist()
+    assert general.windows.groupby("threshold")["clusters"].sum().tolist() == left.tolist()[1:]
+    np.testing.assert_allclose(general.windows.groupby("threshold")["share"].sum(), 1)
+    first = general.survivors[general.survivors["threshold"] == 0.1].set_index("layer")["first"]
+    assert first.tolist() == [7, 7]  # of 0:0, 0:1 and 1:0 the lowest stays
+
+
+def test_two_layers_hold_the_planted_cluster(general):
+    own = general.windows[general.windows["threshold"] == 0.1].set_index("window")
+    assert own["share of groups"].to_dict() == {"1": 0, "2": 1, "3": 0, "further": 0}
+    assert own["clusters"].to_dict() == {"1": 13, "2": 1, "3": 0, "further": 0}
+
+
+def test_other_methods_are_asked_where_told(general):
+    assert general.run.tables["agreement"]["method"].tolist() == ["k-means", "DBSCAN"]
+    assert general.run.tables["agreement"]["agreement"].tolist() == [1.0, 1.0]
+
+
+def test_pictures_show_the_words_activations_of_a_cluster(labelled, general):
+    store, _ = labelled
+    picture = general.pictures
+    assert set(picture["neuron"]) == {"0:0", "0:1", "1:0"}
+    row_of = {tuple(place): row for row, place in enumerate(store.row_words.tolist())}
+    for row in picture.itertuples():
+        layer, index = map(int, row.neuron.split(":"))
+        value = store.array()[row_of[row.sentence, row.position], layer, index]
+        assert row.activation == pytest.approx(value)
+        assert row.word == store.sentences[row.sentence][row.position]
+    signs = picture.groupby("neuron")["correlation"].first()
+    assert np.sign(signs["0:0"]) == np.sign(signs["0:1"]) == -np.sign(signs["1:0"])
+
+
+def test_representatives_are_one_of_each_cluster_by_every_rule(general):
+    for rule in ("random", "medoid", "first"):
+        kept = representatives(general.neurons, 0.3, rule, seed=4)
+        labels = general.neurons["cluster 0.3"].to_numpy()
+        assert sorted(labels[kept]) == sorted(set(labels))
+    assert "0:0" in general.representatives(0.1, "first")
+    draws = {tuple(representatives(general.neurons, 0.1, "random", seed)) for seed in range(20)}
+    assert len(draws) > 1
+    with pytest.raises(SettingError, match=r"threshold 0.2 was not measured; there are 0.1, 0.3, 0.6"):
+        general.representatives(0.2)
+
+
+def test_probes_know_the_planted_tags_and_control_labels_cannot_be_known(tasked):
+    oracle = tasked.frame.iloc[0]
+    assert oracle["test"] > 0.75
+    assert oracle["control"] < 0.55
+    assert oracle["selectivity"] == pytest.approx(oracle["test"] - oracle["control"])
+    assert oracle["low"] <= oracle["test"] <= oracle["high"]
+    layers = tasked.layers.set_index("layer")["test"]
+    assert (layers < oracle["test"]).all()  # each layer knows one of the two tags
+
+
+def test_dropping_copies_costs_nothing_and_the_minimal_set_finds_the_two_neurons(tasked):
+    assert tasked.frame.set_index("threshold").loc[0.1, "test"] > 0.75
+    rows = tasked.reduction.set_index("set")
+    assert {"oracle", "minimal set"} <= set(rows.index)
+    assert rows.loc["minimal set", "test"] > 0.7
+    order = tasked.selected[tasked.selected["set"] == "minimal set"]["neuron"].tolist()
+    assert set(order[:2]) == {"0:2", "1:1"}
+    assert rows.loc["minimal set", "neurons"] == len(order)
+
+
+def test_clusters_of_one_store_are_found_on_its_training_sentences(labelled, tasked):
+    store, _ = labelled
+    assert tasked.run.summary["words"] == tasked.run.config["examples"]["train"] < store.n_rows
+
+
+def test_the_training_part_decides_the_clusters_not_the_test_part(tmp_path):
+    parts, labels = {}, {}
+    for seed, part in enumerate(("train", "dev", "test")):
+        sentences, layers, tags = planted(40, seed)
+        if part == "test":
+            layers[:, 1, 5] = layers[:, 0, 5]
+        parts[part], labels[part] = made_store(tmp_path / part, sentences, layers), tags
+    found = redundancy(parts, labels, **QUICK).neurons.set_index("neuron")["cluster 0.6"]
+    assert found["1:5"] != found["0:5"]
+
+
+def test_a_finished_run_returns_at_once_and_another_is_refused(labelled, tasked, tmp_path, monkeypatch):
+    first = redundancy(*labelled, out=tmp_path / "run", **QUICK)
+    pd.testing.assert_frame_equal(first.frame, tasked.frame)
+    monkeypatch.setattr(redundancies.analysis, "general_redundancy", None)
+    again = redundancy(*labelled, out=tmp_path / "run", **QUICK)
+    pd.testing.assert_frame_equal(again.reduction, first.reduction)
+    assert not list((tmp_path / "run").glob("scratch-*"))
+    with pytest.raises(StoreError, match="keep 0.99 → 0.9"):
+        redundancy(*labelled, out=tmp_path / "run", keep=0.9, **QUICK)
+
+
+@pytest.mark.parametrize("step", ["probes", "minimal"])
+def test_a_killed_run_keeps_its_finished_steps(step, labelled, tasked, tmp_path, monkeypatch):
+    from residuum.redundancies import minimal_sets, task_probes
+
+    module, name = {"probes": (task_probes, "score_subsets"), "minimal": (minimal_sets, "score_table")}[step]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            redundancy(*labelled, out=tmp_path / "run", **QUICK)
+    (folder,) = (tmp_path / "run").glob("scratch-*")
+    assert (folder / "general" / "result.json").exists()
+    assert (folder / "probes" / "result.json").exists() == (step == "minimal")
+    if step == "minimal":
+        tried = json.loads((folder / "lca.json").read_text())
+        own = tasked.run.tables["tried"].set_index(["set", "neurons"])["dev"]
+        assert tried == {str(size): own["minimal set", size] for size in map(int, tried)}
+    monkeypatch.setattr(redundancies.analysis, "general_redundancy", None)
+    resumed = redundancy(*labelled, out=tmp_path / "run", **QUICK)
+    pd.testing.assert_frame_equal(resumed.reduction, tasked.reduction)
+    pd.testing.assert_frame_equal(resumed.layers, tasked.layers)
+
+
+def test_little_memory_streams_and_learns_the_same_things(labelled, tasked):
+    tight = redundancy(*labelled, max_memory=4 * 16 * 250, **QUICK)
+    assert tight.neurons.equals(tasked.neurons)
+    assert tight.frame["test"].iloc[0] == pytest.approx(tasked.frame["test"].iloc[0], abs=0.08)
+
+
+def test_numbers_are_predicted_too_and_have_no_control_task(tmp_path):
+    rng = np.random.default_rng(0)
+    sentences = [[f"s{i}"] for i in range(300)]
+    layers = rng.standard_normal((300, 2, 6)).astype(np.float32)
+    scores = layers[:, 0, 3] + 0.1 * rng.standard_normal(300)
+    store = made_store(tmp_path / "acts", sentences, layers)
+    found = redundancy(store, [[score] for score in scores.tolist()], **QUICK)
+    assert found.frame["test"].iloc[0] > 0.9
+    assert found.frame["control"].isna().all()
+    assert found.selected["neuron"].iloc[0] == "0:3"
+
+
+def test_a_model_reads_the_corpus_into_the_run_and_python_needs_no_folder(tiny_folder, tmp_path):
+    sentences, _, labels = planted(60)
+    corpus = Corpus(name="planted", sentences=sentences, labels={"upos": labels})
+    kept = redundancy(tiny_folder("bert"), corpus, "upos", out=tmp_path / "run", **QUICK)
+    assert (tmp_path / "run" / "activations" / "train" / "manifest.json").exists()
+    away = redundancy(tiny_folder("bert"), corpus, "upos", **QUICK)
+    pd.testing.assert_frame_equal(kept.frame, away.frame)
+    unlabelled = redundancy(tiny_folder("bert"), corpus, progress=False)
+    assert unlabelled.run.summary["words"] == corpus.n_words
+    assert "test" not in unlabelled.frame
+    with pytest.raises(SettingError, match="no table reduction: no task was given"):
+        _ = unlabelled.reduction
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"thresholds": (0.2, 1.5)}, r"threshold 1.5 is not between 0 and 1"),
+        ({"thresholds": (0.4, 0.2)}, "give each once, in ascending order"),
+        ({"representatives": "best"}, "no rule 'best'; choose random, medoid or first"),
+        ({"keep": 1.2}, "keep is 1.2; it must lie above 0"),
+        ({"seeds": 0}, "Found 0 seeds"),
+        ({"penalty": "search"}, "does not search penalties"),
+    ],
+)
+def test_impossible_settings_are_said_before_anything_is_read(change, message, labelled):
+    with pytest.raises(SettingError, match=message):
+        redundancy(*labelled, **{**QUICK, **change})
+
+
+def test_impossible_data_is_said(labelled, tmp_path):
+    store, labels = labelled
+    with pytest.raises(DataError, match="All .* labels are 'X'; a probe needs at least two classes"):
+        redundancy(store, [["X"] * len(row) for row in labels], **QUICK)
+    with pytest.raises(DataError, match="90 sentences, but labels of 89"):
+        redundancy(store, labels[1:], **QUICK)
+    with pytest.raises(SettingError, match="is a model, not an activation store; give the corpus"):
+        redundancy("no-such-model", progress=False)
+    sentences, layers, _ = planted(20)
+    layers[5, 1, 3] = np.nan
+    broken = made_store(tmp_path / "broken", sentences, layers)
+    with pytest.raises(DataError, match="holds nan at word 5"):
+        redundancy(broken, progress=False)
