@@ -52,6 +52,8 @@ class Model:
     causal: bool = False
     pads: bool = True  # False: only sequences of one length may share a batch
     random_init: bool = False
+    layer_names: tuple[str, ...] = ()  # the submodules that are the layers, where `from_module` was told
+    surgery: str = ""  # what is done to the running network; part of its identity
 
     @property
     def n_layers(self) -> int:
@@ -80,12 +82,8 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the names and values of all weights and buffers."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, tensor in self.module.state_dict().items():
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
+        return weights_fingerprint(self.module, self.surgery)
 
     @torch.inference_mode()
     def read(self, batch: Batch, layers: Sequence[int], attention: bool = False) -> Reading:
@@ -115,7 +113,7 @@ def load_model(
     Only safetensors are read unless `allow_pickle`.
     """
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
-    tokenizer = _load_tokenizer(str(name_or_path), trust_remote_code)
+    tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
     model = from_transformers(module, tokenizer, name=_short_name(name_or_path), attention=attention)
     if random_init:
         model = replace(model, name=f"{model.name} (random)", random_init=True)
@@ -131,7 +129,7 @@ def from_transformers(
     """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs."""
     module = getattr(module, "base_model", module)
     config: Any = module.config
-    causal = not config.is_encoder_decoder and _is_causal(module)
+    causal = not config.is_encoder_decoder and is_causal(module)
     if config.is_encoder_decoder and hasattr(module, "get_encoder"):
         module = module.get_encoder()  # pyright: ignore[reportCallIssue]
     module.eval()
@@ -174,7 +172,7 @@ def from_module(
     pads = "attention_mask" in inspect.signature(module.forward).parameters
     module.eval()
     reader = _hooked_reader(tuple(layers), pads)
-    probe = reader(module, _probe_batch(module, tokenizer), range(len(layers)), False)
+    probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
     return Model(
         name=name,
         module=module,
@@ -184,6 +182,7 @@ def from_module(
         window=window,
         causal=causal,
         pads=pads,
+        layer_names=tuple(layers),
     )
 
 
@@ -237,6 +236,15 @@ def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
     return sorted(set(wanted))
 
 
+def weights_fingerprint(module: nn.Module, surgery: str = "") -> str:
+    """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
+    digest = hashlib.blake2b(surgery.encode(), digest_size=16)
+    for name, tensor in module.state_dict().items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def resolve_device(device: str) -> torch.device:
     """Turn `auto` into the best device that is there."""
     if device not in DEVICES and not device.startswith("cuda:"):
@@ -253,7 +261,7 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
     from transformers import AutoConfig, AutoModel
 
     place, extra = _place(name)
-    with _clear_errors(name):
+    with clear_loading_errors(name):
         if random_init:
             config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
             with torch.random.fork_rng(devices=[]):
@@ -284,16 +292,17 @@ def _place(name: str) -> tuple[str, dict[str, str]]:
     return name, {}
 
 
-def _load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model's folder or hub name."""
     from transformers import AutoTokenizer
 
     place, extra = _place(name)
-    with _clear_errors(name):
+    with clear_loading_errors(name):
         return AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
 
 
 @contextmanager
-def _clear_errors(name: str) -> Iterator[None]:
+def clear_loading_errors(name: str) -> Iterator[None]:
     """Say in one line what transformers found wrong with a model's folder or name."""
     from huggingface_hub.errors import HFValidationError
     from safetensors import SafetensorError
@@ -326,10 +335,10 @@ def _short_name(name_or_path: str | Path) -> str:
     return parts[-1] if parts else str(path)
 
 
-def _is_causal(module: nn.Module) -> bool:
+def is_causal(module: nn.Module) -> bool:
     """Whether a later token leaves the states of an earlier one untouched."""
     size = 8
-    batch = _probe_batch(module, None, size)
+    batch = probe_batch(module, None, size)
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, -1] += 1
     was_training = module.training
@@ -340,12 +349,14 @@ def _is_causal(module: nn.Module) -> bool:
     return torch.allclose(first, second, atol=1e-6)
 
 
-def _probe_batch(module: nn.Module, tokenizer: PreTrainedTokenizerBase | None, size: int = 8) -> dict[str, Tensor]:
+def probe_batch(
+    module: nn.Module, tokenizer: PreTrainedTokenizerBase | None = None, size: int = 8
+) -> dict[str, Tensor]:
     """A few ordinary tokens, for asking a network about its shape; no special token is among them."""
-    vocabulary = min(
-        (m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding) and m.num_embeddings > 32),
-        default=len(tokenizer) if tokenizer is not None else 64,
-    )
+    tables = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
+    stated = getattr(getattr(module, "config", None), "vocab_size", None)
+    larger = [size for size in tables if size > 32] or [size for size in tables if size == stated]
+    vocabulary = min([*larger, stated] if isinstance(stated, int) else larger, default=len(tokenizer or range(64)))
     device = next(module.parameters()).device
     ids = (torch.arange(size, device=device) * 7919 % max(vocabulary // 2, 1) + vocabulary // 4)[None]
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -419,7 +430,7 @@ def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[.
 def _block_count(module: nn.Module) -> int:
     """The number of blocks, counted in a pass because configs name it in a dozen ways."""
     with torch.inference_mode():
-        output = module(**_probe_batch(module, None), output_hidden_states=True)
+        output = module(**probe_batch(module, None), output_hidden_states=True)
     return len(output.hidden_states) - 1
 
 
@@ -431,7 +442,7 @@ def _cut(model: Model, k: int) -> Callable[[], None]:
     if model.reader is not _read_transformer:
         raise ModelError(f"Layers of {model.name} cannot be cut: it is not a transformers model.")
     module = model.module
-    batch = _probe_batch(module, model.tokenizer)
+    batch = probe_batch(module, model.tokenizer)
     before = model.read(batch, [k]).hidden[0]
     undo = _cut_blocks(module, k)
     after = model.read(batch, [-1]).hidden[0]
@@ -444,7 +455,7 @@ def _cut(model: Model, k: int) -> Callable[[], None]:
 def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
     config: Any = module.config
     n_layers = config.num_hidden_layers
-    parent, attribute, blocks = _find_blocks(module)
+    parent, attribute, blocks = find_blocks(module)
     norms = {name: getattr(parent, name) for name in FINAL_NORMS if isinstance(getattr(parent, name, None), nn.Module)}
     if blocks is not None:
         setattr(parent, attribute, blocks[:k])
@@ -462,7 +473,7 @@ def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
     return undo
 
 
-def _find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None]:
+def find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None]:
     """The list of blocks, its owner and its name there; None where one block is run again and again (ALBERT)."""
     config: Any = module.config
     n_layers = config.num_hidden_layers

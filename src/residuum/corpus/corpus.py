@@ -31,9 +31,10 @@ class WrittenText:
 class Corpus:
     """Sentences as lists of words, with labels of words (same shape) and of sentences.
 
-    A label is None where the source annotates nothing. `ids` are the source's own (CoNLL-U `sent_id`), or,
-    when `numbered`, the number of the line, row or sentence in the source. `skipped` counts what the
-    reader left out. The lists may be shared: they are for reading only.
+    A label is None where the source annotates nothing. `pairs` are second segments; `choices` are candidates, of
+    which the label tells the right one by its place from 0. `ids` are the source's own (CoNLL-U `sent_id`), or, when
+    `numbered`, the number of the line, row or sentence in the source. `skipped` counts what the reader left out. The
+    lists may be shared: they are for reading only.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Corpus:
     skipped: dict[str, int] = field(default_factory=dict)
     numbered: bool = True
     written: WrittenText | None = None
+    choices: list[list[str]] | None = None
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -101,10 +103,11 @@ class Corpus:
 
     @cached_property
     def text_fingerprint(self) -> str:
-        """SHA-256 of what a model reads: words, second segments and text as written, but no labels."""
+        """SHA-256 of what a model reads: words, second segments, candidates and text as written, but no labels."""
         written = self.written
         as_written = [written.texts, written.spans, written.pair_texts or []] if written else []
-        return _digest([self.sentences, "pairs", self.pairs or [], "as written", *as_written])
+        choices = ["choices", self.choices] if self.choices is not None else []
+        return _digest([self.sentences, "pairs", self.pairs or [], "as written", *as_written, *choices])
 
     def select(self, indices: Iterable[int]) -> "Corpus":
         """The sentences at `indices`, in that order."""
@@ -129,6 +132,7 @@ class Corpus:
             pairs=None if self.pairs is None else take(self.pairs),
             ids=take(self.ids),
             written=written,
+            choices=None if self.choices is None else take(self.choices),
         )
 
     def limit(self, n: int) -> "Corpus":
@@ -145,6 +149,8 @@ class Corpus:
         facts = [f"{len(self)} sentences", f"{self.n_words} words"]
         if self.pairs is not None:
             facts.append("pairs")
+        if self.choices is not None:
+            facts.append("choices")
         if labels := [*self.labels, *self.sentence_labels]:
             facts.append(f"labels: {_listed(labels, at_most=8)}")
         if self.skipped:
@@ -166,6 +172,8 @@ class Corpus:
         lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
         if self.pairs is not None:
             lengths["pairs"] = len(self.pairs)
+        if self.choices is not None:
+            lengths["choices"] = len(self.choices)
         for what, length in lengths.items():
             if length != len(self.sentences):
                 raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")

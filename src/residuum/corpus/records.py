@@ -3,12 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import intern
 
+from residuum.corpus.choices import ChoiceColumns, answer_place, known_choice_columns
 from residuum.corpus.corpus import Corpus, SentenceLabels, WrittenText
 from residuum.corpus.lines import spaced_spans
 from residuum.corpus.options import Column, Options
+from residuum.corpus.rows import Fault, Row
 from residuum.errors import CorpusError
 
 # The columns that hold text in GLUE, XNLI and the like, in lower case: first and second segment.
@@ -29,15 +31,6 @@ REGRESSION_COLUMNS = ("score",)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One record: where it stands, its values, and what is wrong with it if it could not be read."""
-
-    place: str
-    values: Mapping[str, object]
-    fault: str | None = None
-
-
-@dataclass(frozen=True)
 class Table:
     """Records that are still to be read, and what is known of their columns before.
 
@@ -55,7 +48,10 @@ class Table:
 
 
 def corpus_of_table(table: Table, options: Options) -> Corpus:
-    """The corpus of a table: sentences with labels, pairs of them, or lists of words with lists of labels."""
+    """The corpus of a table: sentences with labels, pairs of them, choices, or lists of words with their labels."""
+    choices = known_choice_columns(table.columns, table.lists) if table.named and options.text is None else None
+    if choices is not None:
+        return _choice_level(table, choices, options)
     text, pair = _text_columns(table, options)
     label = _label_column(table, options)
     if text in table.lists:
@@ -70,10 +66,6 @@ def known_text_columns(columns: list[str]) -> tuple[str, str | None] | None:
         if first in by_name and (second is None or second in by_name):
             return by_name[first], second and by_name[second]
     return None
-
-
-class _Fault(Exception):
-    """What is wrong with one record."""
 
 
 def _text_columns(table: Table, options: Options) -> tuple[str, str | None]:
@@ -113,13 +105,14 @@ def _there_are(table: Table) -> str:
 
 @dataclass(frozen=True)
 class _Record:
-    """What one row gives: its number, segments as written, words, sentence label and word labels."""
+    """What one row gives: its number, segments as written, words, sentence label, word labels and candidates."""
 
     number: int
     segments: list[str]
     words: list[str]
     target: str | float | None
     labels: dict[str, list[str | None]]
+    choices: list[str] = field(default_factory=list)
 
 
 def _sentence_level(table: Table, text: str, pair: str | None, label: str | None, options: Options) -> Corpus:
@@ -133,14 +126,53 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
         return _Record(number, segments, segments[0].split(), target, {}) if filled else None
 
     records, skipped = _records(table, columns if label is None else [*columns, label], parse, options)
+    return _corpus_of_segments(table, records, skipped, _targets(table, label, records), options)
+
+
+def _choice_level(table: Table, columns: ChoiceColumns, options: Options) -> Corpus:
+    """Contexts with their questions as pairs, and the candidates; the label is the right one's place from 0."""
+    if options.label is not None:
+        columns = replace(columns, answer=_column(table, options.label, "label"))
+    segments = [columns.context] if columns.question is None else [columns.context, columns.question]
+
+    def parse(number: int, row: Row) -> _Record | None:
+        texts = [_text(row, column) for column in segments]
+        choices = _candidates(table, row, columns)
+        target = None if columns.answer is None else answer_place(_value(row, columns.answer), choices, columns.first)
+        filled = all(text.strip() for text in texts)
+        return _Record(number, texts, texts[0].split(), target, {}, choices) if filled else None
+
+    records, skipped = _records(table, columns.all, parse, options)
+    labels: dict[str, SentenceLabels] = {} if columns.answer is None else {"label": [r.target for r in records]}
+    corpus = _corpus_of_segments(table, records, skipped, labels, options)
+    return replace(corpus, choices=[record.choices for record in records])
+
+
+def _candidates(table: Table, row: Row, columns: ChoiceColumns) -> list[str]:
+    if columns.candidates[0] in table.lists:
+        found = _words(row, columns.candidates[0])
+    else:
+        found = [_text(row, column) for column in columns.candidates]
+    if len(found) < 2 or not all(candidate.strip() for candidate in found):
+        raise Fault(f"found the candidates {found!r}; expected at least two, none of them blank")
+    return found
+
+
+def _corpus_of_segments(
+    table: Table,
+    records: list[_Record],
+    skipped: dict[str, int],
+    labels: dict[str, SentenceLabels],
+    options: Options,
+) -> Corpus:
     sentences = [record.words for record in records]
     texts = [record.segments[0] for record in records]
-    pair_texts = None if pair is None else [record.segments[1] for record in records]
+    pair_texts = [r.segments[1] for r in records] if records and len(records[0].segments) > 1 else None
     spans = spaced_spans(sentences, texts) if options.as_written else []
     return Corpus(
         name=table.source,
         sentences=sentences,
-        sentence_labels=_targets(table, label, records),
+        sentence_labels=labels,
         pairs=None if pair_texts is None else [segment.split() for segment in pair_texts],
         ids=[str(record.number) for record in records],
         skipped=skipped,
@@ -161,7 +193,7 @@ def _word_level(table: Table, text: str, label: str | None, options: Options) ->
         words = _words(row, text)
         labels = {name: _word_labels(table, row, name) for name in names}
         if asked is not None and len(labels[asked]) != len(words):
-            raise _Fault(f"found {len(labels[asked])} labels {asked!r}; expected {len(words)}, one a word")
+            raise Fault(f"found {len(labels[asked])} labels {asked!r}; expected {len(words)}, one a word")
         target = None if sentence_label is None else _target(table, row, sentence_label, regression)
         return _Record(number, [], words, target, labels) if words else None
 
@@ -189,7 +221,7 @@ def _records(
     for number, row in enumerate(table.rows(columns), 1):
         try:
             record = parse(number, row)
-        except _Fault as fault:
+        except Fault as fault:
             if options.on_error == "raise":
                 remedy = "on_error='skip' leaves it out"
                 raise CorpusError(f"{table.source}, {row.place}: {fault} ({remedy}).") from None
@@ -218,9 +250,9 @@ def _is_regression(table: Table, label: str | None, options: Options) -> bool:
 
 def _value(row: Row, column: str) -> object:
     if row.fault is not None:
-        raise _Fault(row.fault)
+        raise Fault(row.fault)
     if column not in row.values:
-        raise _Fault(f"found no {column!r}; expected it as in the first record")
+        raise Fault(f"found no {column!r}; expected it as in the first record")
     return row.values[column]
 
 
@@ -235,11 +267,11 @@ def _words(row: Row, column: str) -> list[str]:
 
 def _unicode(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise _Fault(f"found {value!r} for {what}; expected text")
+        raise Fault(f"found {value!r} for {what}; expected text")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise _Fault(f"found half a surrogate pair in {what}; expected Unicode text") from None
+        raise Fault(f"found half a surrogate pair in {what}; expected Unicode text") from None
     return value
 
 
@@ -248,7 +280,7 @@ def _list(row: Row, column: str) -> list:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise _Fault(f"found {value!r} for {column!r}; expected a list as in the first record")
+        raise Fault(f"found {value!r} for {column!r}; expected a list as in the first record")
     return value
 
 
@@ -268,9 +300,9 @@ def _number(value: object) -> float | None:
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise _Fault(f"found the label {value!r}; expected a number (or regression=False)") from None
+        raise Fault(f"found the label {value!r}; expected a number (or regression=False)") from None
     if not math.isfinite(number):
-        raise _Fault(f"found the label {value!r}; expected a finite number")
+        raise Fault(f"found the label {value!r}; expected a finite number")
     return number
 
 

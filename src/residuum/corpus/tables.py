@@ -3,14 +3,15 @@
 import csv
 import json
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residuum.corpus.corpus import Corpus
 from residuum.corpus.files import malformed, numbered_lines, whole_text
 from residuum.corpus.options import Options
-from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
+from residuum.corpus.records import Table, corpus_of_table, known_text_columns
+from residuum.corpus.rows import Row
 from residuum.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -45,8 +46,11 @@ def read_json(path: Path, options: Options) -> Corpus:
 
 
 def read_jsonl(path: Path, options: Options) -> Corpus:
-    """A JSON record a line."""
+    """A JSON record a line; its label may stand in a line of `NAME-labels.lst` beside `NAME.jsonl`, as SIQA has it."""
     rows = (_line_row(number, line) for number, line in numbered_lines(path) if line.strip())
+    beside = path.with_name(f"{path.name.partition('.')[0]}-labels.lst")
+    if beside.is_file():
+        rows = _with_labels(path, beside, rows)
     return corpus_of_table(_table_of_rows(path, rows), options)
 
 
@@ -143,6 +147,15 @@ def _line_row(number: int, line: str) -> Row:
         return _record_row(place, json.loads(line))
     except (json.JSONDecodeError, RecursionError) as error:
         return Row(place, {}, fault=f"found {line[:60]!r}, which is not JSON ({error})")
+
+
+def _with_labels(path: Path, beside: Path, rows: Iterator[Row]) -> Iterator[Row]:
+    labels = (line.strip() for _, line in numbered_lines(beside) if line.strip())
+    for row, label in zip_longest(rows, labels):
+        if row is None or label is None:
+            short, long = (beside, path) if label is None else (path, beside)
+            raise CorpusError(f"{short} ends before {long} does; expected one label for each record.")
+        yield Row(row.place, {**row.values, "label": label}, row.fault)
 
 
 def _record_row(place: str, record: object) -> Row:

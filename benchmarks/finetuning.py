@@ -1,0 +1,126 @@
+"""Freezing must save the time that it promises: steps of fine-tuning with the bottom half frozen, and computed once.
+
+    RESIDUUM_DATA=… RESIDUUM_MODELS=… python benchmarks/finetuning.py
+
+gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The three trainings take
+turns, some steps each, so that a disturbance hits all alike. `accuracy` compares a cached training with a plain loop
+whose lower half autograd leaves alone (dropout on everywhere) on the whole development part of SST-2.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from measure import THREADS, data, in_fresh_process, line, report
+
+from residuum.finetuning.seeds import Recipe, prepare
+from residuum.tasks import TaskCorpora, named_task, read_task
+from residuum.training import ShuffledBatches
+from residuum.tuning.collation import Collator
+from residuum.tuning.learning import LearningSettings, learn, task_loss
+from residuum.tuning.predicting import score_part
+
+BATCH, STEPS, ROUNDS = 8, 16, 3
+FREEZES = {"full": (None, False), "frozen": ("bottom:6", False), "cached": ("bottom:6", True)}
+EXAMPLES, EPOCHS = 1000, 1.0  # of the comparison of accuracies
+
+
+def main() -> None:
+    times = in_fresh_process(__file__, "times")
+    print("   " + ", ".join(f"{mode} {times[mode] * 1e3:.0f} ms a step" for mode in FREEZES), flush=True)
+    print(f"   filling the cache takes {times['fill'] * 1e3:.0f} ms for the examples of a step, once")
+    scores = {side: in_fresh_process(__file__, "accuracy", side)["accuracy"] for side in ("cached", "reference")}
+    print("   accuracy " + ", ".join(f"{side} {score:.4f}" for side, score in scores.items()))
+    whole = 3 * times["full"] / (times["fill"] + 3 * times["cached"])
+    holds = [
+        line("throughput, bottom half frozen / full", times["full"] / times["frozen"], 1.7, at_least=True),
+        line("the same with its outputs cached", times["full"] / times["cached"], 2.5, at_least=True),
+        line("the same over three epochs, filling the cache included", whole, 2.0, at_least=True),
+        line("accuracy below the reference", 100 * (scores["reference"] - scores["cached"]), 1.0, unit="points"),
+    ]
+    sys.exit(not all(holds))
+
+
+def measure_times() -> None:
+    torch.set_num_threads(THREADS)
+    corpora = sst2(limit=600)
+    with tempfile.TemporaryDirectory() as folder:
+        prepared, preparing = {}, {}
+        for mode, (freeze, cache) in FREEZES.items():
+            started = time.perf_counter()
+            prepared[mode] = prepare(recipe(freeze, cache), corpora, Path(folder), 0, "cpu")
+            preparing[mode] = time.perf_counter() - started
+        rounds = [
+            {mode: seconds_a_step(*prepared[mode], Path(folder) / mode) for mode in FREEZES} for _ in range(ROUNDS)
+        ]
+    best = {mode: min(times[mode] for times in rounds) for mode in FREEZES}
+    n_filled = len(prepared["cached"][1]["train"]) + len(prepared["cached"][1]["dev"])
+    fill = max(preparing["cached"] - preparing["frozen"], 0.0)
+    report(**best, fill=fill / n_filled * BATCH)
+
+
+def seconds_a_step(pupil, parts, lesson, out: Path) -> float:
+    """Some steps through the training loop: reading the batch, both passes, clipping and the optimiser."""
+    settings = LearningSettings(epochs=STEPS * BATCH / len(parts["train"]), batch_size=BATCH)
+    modules = {"model": pupil.network}
+    training = learn(modules, [pupil.logits], lesson, settings, out, fresh=True, progress=False, device="cpu")
+    return training.progress.seconds / training.steps
+
+
+def measure_accuracy(side: str) -> None:
+    torch.set_num_threads(THREADS)
+    corpora = sst2(limit=EXAMPLES)
+    with tempfile.TemporaryDirectory() as folder:
+        pupil, parts, lesson = prepare(recipe("bottom:6", side == "cached"), corpora, Path(folder), 0, "cpu")
+        if side == "cached":
+            settings = LearningSettings(epochs=EPOCHS, batch_size=BATCH)
+            learn({"model": pupil.network}, [pupil.logits], lesson, settings, folder, progress=False, device="cpu")
+        else:
+            plain_training(pupil, lesson)
+        pupil.network.eval()
+        plain = Collator(lesson.problem.kind, lesson.collate_train.pad, lesson.collate_train.with_types)
+        found = score_part(pupil.logits, lesson.problem, parts["test"], plain, torch.device("cpu"))
+    report(accuracy=found["accuracy"])
+
+
+def plain_training(pupil, lesson) -> None:
+    """The same steps written out; the lower half has no gradients but is run with dropout like the rest."""
+    batches = ShuffledBatches(lesson.train.examples, BATCH, seed=0, collate=lesson.collate_train)
+    learning = [p for p in pupil.network.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(learning, lr=5e-5, weight_decay=0.0)
+    steps = int(EPOCHS * batches.per_epoch)
+    pupil.network.train()
+    torch.manual_seed(0)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = 5e-5 * (1 - step / steps)
+        batch = batches(step)
+        task_loss("classification", pupil.network(**batch["inputs"]).logits, batch["labels"]).backward()
+        torch.nn.utils.clip_grad_norm_(learning, 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+def recipe(freeze: str | None, cache: bool) -> Recipe:
+    if "RESIDUUM_MODELS" not in os.environ:
+        sys.exit("Set RESIDUUM_MODELS to the folder of gte-small to run this benchmark.")
+    model = str(Path(os.environ["RESIDUUM_MODELS"]) / "gte-small")
+    return Recipe(model, named_task("sst2"), freeze, None, 128, LearningSettings(), cache, 1 << 30)
+
+
+def sst2(limit: int) -> TaskCorpora:
+    return read_task("sst2", data("glue", "SST-2"), limit=limit)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["times"]:
+        measure_times()
+    elif sys.argv[1:2] == ["accuracy"]:
+        measure_accuracy(sys.argv[2])
+    else:
+        main()

@@ -1,0 +1,149 @@
+"""What a student is asked to match, term by term, and what it needs to do so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from residuum.distillation.networks import AttentionInputs, States
+from residuum.distillation.presets import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, Recipe
+from residuum.maths import losses
+from residuum.maths.layer_maps import LayerMap
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the teacher gave for a batch: states and attention of the layers that are asked for, by number."""
+
+    hidden: Mapping[int, Tensor]
+    attention: Mapping[int, AttentionInputs]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """By what each kind of term is divided: whole tokens, sentences, predicted and softly compared positions."""
+
+    tokens: float
+    sentences: float
+    predicted: float
+    soft: float
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The weights of the terms, the layer map g and the rules of a recipe."""
+
+    weights: Mapping[str, float]
+    layers: LayerMap
+    temperature: float
+    recipe: Recipe
+    causal: bool
+
+    def uses(self, *terms: str) -> bool:
+        """Whether any of these terms counts."""
+        return any(self.weights.get(term, 0) > 0 for term in terms)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether attention must be read."""
+        return self.uses(*ATTENTION_TERMS)
+
+    @property
+    def teacher_layers(self) -> list[int]:
+        """The teacher's layers whose states are compared or pooled."""
+        wanted = set(self.layers.values()) if self.uses(*HIDDEN_TERMS) else set()
+        if self.uses(*EMBEDDING_TERMS):
+            wanted.add(0)
+        return sorted(wanted)
+
+
+class Projections(nn.Module):
+    """Learnable maps into the teacher's space: W per layer where widths differ, a GELU map for hidden_kl."""
+
+    def __init__(self, objective: Objective, student: int, teacher: int) -> None:
+        super().__init__()
+        layers = [0, *objective.layers]
+        self.linear = nn.ModuleDict()
+        if student != teacher:
+            self.linear.update({str(m): nn.Linear(student, teacher, bias=False) for m in layers})
+        self.curved = nn.ModuleDict()
+        if objective.uses("hidden_kl"):
+            self.curved.update(
+                {str(m): nn.Sequential(nn.Linear(student, teacher), nn.GELU()) for m in objective.layers}
+            )
+
+    def forward(self, layer: int, states: Tensor) -> Tensor:
+        """The student's states of a layer in the teacher's width."""
+        return self.linear[str(layer)](states) if str(layer) in self.linear else states
+
+
+def token_terms(
+    objective: Objective, student: States, teacher: Knowledge, mask: Tensor, projections: Projections, counts: Counts
+) -> Iterator[tuple[str, Tensor]]:
+    """Every used term on states, attention and embeddings; terms over layers are summed over the mapped ones."""
+    published = objective.recipe == "published"
+    counted = torch.ones_like(mask) if published else mask
+    tokens = float(mask.numel()) if published else counts.tokens
+
+    def mean(per_token: Tensor) -> Tensor:
+        return losses.token_mean(per_token, counted, tokens)
+
+    for term in ("hidden_mse", "hidden_cos"):
+        if objective.uses(term):
+            loss = getattr(losses, term)
+            pairs = ((projections(m, student.hidden[m]), teacher.hidden[n]) for m, n in objective.layers.items())
+            yield term, _sum(mean(loss(s, t)) for s, t in pairs)
+    for term in EMBEDDING_TERMS:
+        if objective.uses(term):
+            loss = losses.hidden_mse if term == "embedding_mse" else losses.hidden_cos
+            yield term, mean(loss(projections(0, student.hidden[0]), teacher.hidden[0]))
+    if objective.uses("hidden_kl"):
+        curved = ((projections.curved[str(m)](student.hidden[m]), n) for m, n in objective.layers.items())
+        yield "hidden_kl", _sum(mean(losses.hidden_kl(s, teacher.hidden[n])) for s, n in curved)
+    yield from _first_token_terms(objective, student, teacher, mask, projections, counts)
+    if objective.needs_attention:
+        for term in ATTENTION_TERMS:
+            if objective.uses(term):
+                yield term, _sum(mean(value) for value in _attention_values(term, objective, student, teacher, mask))
+
+
+def _first_token_terms(
+    objective: Objective, student: States, teacher: Knowledge, mask: Tensor, projections: Projections, counts: Counts
+) -> Iterator[tuple[str, Tensor]]:
+    """Terms on the token that stands for the sentence: the first, in decoders the last."""
+    place = mask.sum(dim=1, keepdim=True) - 1 if objective.causal else torch.zeros_like(mask[:, :1], dtype=torch.long)
+
+    def own(states: Tensor) -> Tensor:
+        return states.gather(1, place[..., None].expand(-1, -1, states.shape[-1]))
+
+    for term, loss in (("cls_mse", losses.normalized_mse), ("cls_cos", losses.hidden_cos)):
+        if objective.uses(term):
+            pairs = [
+                (projections(m, own(student.hidden[m])), own(teacher.hidden[n])) for m, n in objective.layers.items()
+            ]
+            yield term, _sum(loss(s, t).sum() / counts.sentences for s, t in pairs)
+
+
+def _attention_values(
+    term: str, objective: Objective, student: States, teacher: Knowledge, mask: Tensor
+) -> Iterator[Tensor]:
+    """A term's values per token, for each mapped layer."""
+    for m, n in objective.layers.items():
+        mine, theirs = student.attention[m - 1], teacher.attention[n]
+        if term == "value_relation":
+            visible = losses.visible_keys(mask, mine.value.shape[1], objective.causal)
+            yield losses.relation_kl(mine.value, theirs.value, visible)
+            continue
+        visible = losses.visible_keys(mask, mine.query.shape[1], objective.causal)
+        if term == "attention_kl":
+            loss = losses.attention_kl
+        else:
+            loss = losses.published_attention_mse if objective.recipe == "published" else losses.attention_mse
+        yield loss(mine.scores, theirs.scores, visible)
+
+
+def _sum(values: Iterator[Tensor]) -> Tensor:
+    return torch.stack(list(values)).sum()

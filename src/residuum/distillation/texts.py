@@ -1,0 +1,226 @@
+"""Batches of text, one per language: streamed, shuffled, split into pieces and masked, each a function of its position.
+
+What is masked depends on the line and not on its batch, so several processes with small batches see what one process
+with a large batch sees.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from residuum.corpus.streams import text_lines
+from residuum.distillation.settings import TextSettings
+from residuum.errors import CorpusError, ModelError
+from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IGNORED = -100  # the label of a position that is not predicted
+SHARE_TO_MASK, SHARE_TO_RANDOM = 0.8, 0.1  # of the chosen positions; the rest stay as they are
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a text, and which pass over the text it was read in."""
+
+    number: int
+    epoch: int
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """From lines to tensors: input_ids, attention_mask, labels (what to predict there), soft (where to compare).
+
+    `pieces` are the ids that a random piece is drawn from; `soft_positions` is masked, all or a share of the tokens.
+    A decoder predicts every next piece and masks nothing.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    settings: TextSettings
+    language: str
+    pieces: np.ndarray
+    soft_positions: str | float
+    max_length: int
+    causal: bool
+    seed: int
+
+    def __call__(self, lines: Sequence[Line]) -> dict[str, Tensor]:
+        """One padded batch."""
+        rows = [self._row(ids, line) for ids, line in zip(self._ids([line.text for line in lines]), lines, strict=True)]
+        width = max(len(row[0]) for row in rows)
+        return {
+            "input_ids": _padded([row[0] for row in rows], width, self._id("pad")),
+            "attention_mask": _padded([np.ones_like(row[0]) for row in rows], width, 0),
+            "labels": _padded([row[1] for row in rows], width, IGNORED),
+            "soft": _padded([row[2] for row in rows], width, 0).bool(),
+        }
+
+    def plain(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """One padded batch in which nothing is masked."""
+        ids = [np.asarray(row) for row in self._ids(texts)]
+        width = max(map(len, ids))
+        return {
+            "input_ids": _padded(ids, width, self._id("pad")),
+            "attention_mask": _padded([np.ones_like(row) for row in ids], width, 0),
+        }
+
+    def translations(self, pairs: Sequence[tuple[str, str]]) -> dict[str, Tensor]:
+        """Both sides of some translations, `input_ids_0` and `input_ids_1` with their masks."""
+        sides = [self.plain([pair[side] for pair in pairs]) for side in (0, 1)]
+        return {f"{name}_{side}": tensor for side, batch in enumerate(sides) for name, tensor in batch.items()}
+
+    def _id(self, name: str) -> int:
+        return int(getattr(self.tokenizer, f"{name}_token_id") or 0)
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]  # pyright: ignore[reportReturnType]
+
+    def _row(self, ids: list[int], line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Masked ids, labels, and where soft targets are compared."""
+        epoch = line.epoch if self.settings.new_masks_each_epoch else 0
+        generator = np.random.default_rng((self.seed, zlib.crc32(self.language.encode()), line.number, epoch))
+        tokens = np.asarray(ids)
+        if self.causal:
+            labels = np.append(tokens[1:], IGNORED)
+        else:
+            tokens, labels = self._masked(tokens, generator)
+        predicted = labels != IGNORED
+        if self.soft_positions == "masked":
+            return tokens, labels, predicted
+        if self.soft_positions == "all":
+            return tokens, labels, np.ones_like(predicted)
+        return tokens, labels, generator.random(len(tokens)) < float(self.soft_positions)
+
+    def _masked(self, tokens: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """15 % of the pieces are to be predicted: 80 % of them are masked, 10 % random, 10 % as they are."""
+        ordinary = ~np.isin(tokens, self.tokenizer.all_special_ids)
+        chosen = ordinary & (generator.random(len(tokens)) < self.settings.masked)
+        if ordinary.any() and not chosen.any():  # a short line too has something to predict
+            chosen[generator.choice(np.flatnonzero(ordinary))] = True
+        fate = generator.random(len(tokens))
+        drawn = self.pieces[generator.integers(len(self.pieces), size=len(tokens))]
+        masked = np.where(chosen & (fate < SHARE_TO_MASK), self._id("mask"), tokens)
+        replaced = chosen & (fate >= SHARE_TO_MASK) & (fate < SHARE_TO_MASK + SHARE_TO_RANDOM)
+        return np.where(replaced, drawn, masked), np.where(chosen, tokens, IGNORED)
+
+
+class LanguageBatches:
+    """One batch of every language at each position, and one of each pair of languages whose translations are given."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str],
+        encoders: Mapping[str, Encoder],
+        settings: TextSettings,
+        pairs: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        self.streams = {
+            language: StreamBatches(
+                _Stream(source, settings, encoders[language].seed), settings.batch_size, collate=encoders[language]
+            )
+            for language, source in texts.items()
+        }
+        encoder = next(iter(encoders.values()))
+        self.pairs = {
+            f"pairs {pair}": ShuffledBatches(
+                translation_pairs(files), settings.batch_size, seed=encoder.seed, collate=encoder.translations
+            )
+            for pair, files in (pairs or {}).items()
+        }
+
+    @property
+    def per_epoch(self) -> None:
+        """Not known: texts are streamed."""
+        return None
+
+    def __call__(self, position: int) -> dict[str, dict[str, Tensor]]:
+        """The batches of all languages and pairs."""
+        return {name: source(position) for name, source in [*self.streams.items(), *self.pairs.items()]}
+
+
+class PairwiseBatches:
+    """The batch of one (language, student) pair at a time, as algorithm 1 of the thesis goes through them.
+
+    The pairs of a step follow each other; those of one language get the same batch.
+    """
+
+    def __init__(self, batches: LanguageBatches, pairs: Sequence[tuple[str, str]]) -> None:
+        self.batches, self.pairs = batches, pairs
+        self._last: tuple[tuple[int, str], dict[str, Tensor]] | None = None
+
+    @property
+    def per_epoch(self) -> None:
+        """Not known: texts are streamed."""
+        return None
+
+    def __call__(self, position: int) -> dict[str, dict[str, Tensor]]:
+        """{language/student: batch}."""
+        step, turn = divmod(position, len(self.pairs))
+        language, student = self.pairs[turn]
+        if self._last is None or self._last[0] != (step, language):
+            self._last = ((step, language), self.batches.streams[language](step))
+        return {f"{language}/{student}": self._last[1]}
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A text pass by pass, shuffled, without the lines that are held out."""
+
+    source: str
+    settings: TextSettings
+    seed: int
+
+    def __call__(self, epoch: int) -> Iterator[Line]:
+        lines = islice(text_lines(self.source), self.settings.held_out, None)
+        numbered = (Line(number, epoch, text) for number, text in lines)
+        return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
+
+
+def held_out_lines(source: str, settings: TextSettings) -> list[str]:
+    """The first lines of a text, which are not trained on."""
+    lines = [text for _, text in islice(text_lines(source), settings.held_out + 1)]
+    if len(lines) <= settings.held_out:
+        raise CorpusError(
+            f"{source} has {len(lines)} lines, and text.held_out is {settings.held_out}: none is left to train on. "
+            "Lower text.held_out."
+        )
+    return lines[: settings.held_out]
+
+
+def translation_pairs(files: tuple[str, str]) -> list[tuple[str, str]]:
+    """The translations in two files, line by line."""
+    sides = [[text for _, text in text_lines(file)] for file in files]
+    if len(sides[0]) != len(sides[1]) or len(sides[0]) < 2:
+        raise CorpusError(
+            f"{files[0]} has {len(sides[0])} lines and {files[1]} has {len(sides[1])}; expected translations line by "
+            "line, at least 2, without blank lines."
+        )
+    return list(zip(*sides, strict=True))
+
+
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, *, causal: bool, embeddings: int) -> None:
+    """Whether a tokenizer fits its model and the task."""
+    if len(tokenizer) > embeddings:
+        raise ModelError(
+            f"The teacher's tokenizer has {len(tokenizer):,} pieces, its model only {embeddings:,} embeddings: they do "
+            "not belong together. Give a folder where they do."
+        )
+    if not causal and tokenizer.mask_token_id is None:
+        raise ModelError("The teacher's tokenizer has no mask token; a masked-language-model teacher needs one.")
+
+
+def _padded(rows: Sequence[np.ndarray], width: int, fill: int) -> Tensor:
+    table = np.full((len(rows), width), fill, dtype=np.int64)
+    for row, values in zip(table, rows, strict=True):
+        row[: len(values)] = values
+    return torch.from_numpy(table)

@@ -1,0 +1,266 @@
+"""One model learns a task from one seed: load, freeze, cache, learn, take the best checkpoint, score, write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+from torch import Tensor
+
+from residuum.errors import SettingError
+from residuum.files import checksum
+from residuum.finetuning.card import write_card
+from residuum.maths.probe_scores import majority_baseline
+from residuum.models import from_transformers, resolve_device
+from residuum.results import Run, write_run
+from residuum.surgery import keep_layers, kept_layers, layer_count, save_whole
+from residuum.tasks import Task, TaskCorpora
+from residuum.training import Training, discard_checkpoints, load_checkpoint
+from residuum.tuning.caching import fill_cache
+from residuum.tuning.collation import Batch, Collator, padded_inputs
+from residuum.tuning.encoding import Encoder, Part, pad_id
+from residuum.tuning.freezing import SplitNetwork, apply_frozen, parse_frozen
+from residuum.tuning.heads import load_with_head, takes_types
+from residuum.tuning.learning import LearningSettings, Lesson, learn
+from residuum.tuning.predicting import score_part
+from residuum.tuning.problems import Problem, problem_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+CACHE = "cache"  # the folder of states that do not fit memory
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a fine-tuning does, whatever its seed."""
+
+    model: str
+    task: Task
+    freeze: str | None
+    drop: str | None
+    max_length: int | None
+    settings: LearningSettings
+    cache: bool
+    cache_memory: int
+
+    def __post_init__(self) -> None:
+        if self.max_length is not None and self.max_length < 8:
+            raise SettingError(f"max_length is {self.max_length}; expected at least 8 tokens.")
+
+    def config(self) -> dict[str, Any]:
+        """The settings that a result depends on; where states are kept is none of them."""
+        return {
+            "model": self.model,
+            "files": _files(self.model),
+            "task": self.task.name,
+            "freeze": self.freeze,
+            "drop": self.drop,
+            "max_length": self.max_length,
+            "cache": self.cache,
+            **{key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self.settings).items()},
+        }
+
+
+def _files(model: str) -> str:
+    """A hash of the weights and the config of a local model, so that another one of that name is told from it."""
+    files = sorted(p for p in Path(model).glob("*") if p.suffix == ".safetensors" or p.name == "config.json")
+    return xxhash.xxh3_64_hexdigest("".join(map(checksum, files)).encode()) if files else ""
+
+
+@dataclass(frozen=True, eq=False)
+class Pupil:
+    """The network that learns, cut where its frozen bottom ends; `split` is None where nothing can be cached."""
+
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    problem: Problem
+    split: SplitNetwork | None
+    fingerprint: str
+    window: int | None
+
+    def logits(self, batch: Batch) -> Tensor:
+        """The answers to a batch: from the states of the frozen bottom where it has them, else from the tokens."""
+        if "states" not in batch:
+            return self.network(**batch["inputs"]).logits
+        assert self.split is not None, "only a split network has states"
+        with self.split.resumed(batch["states"]) as upper:
+            return upper(**batch["inputs"]).logits
+
+
+def finetune_once(
+    recipe: Recipe,
+    corpora: TaskCorpora,
+    out: Path,
+    seed: int,
+    config: dict[str, Any],
+    device: str,
+    *,
+    fresh: bool = False,
+    progress: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> Run:
+    """Fine-tune from one seed into a folder and give its run."""
+    if fresh:
+        shutil.rmtree(out / CACHE, ignore_errors=True)
+    pupil, parts, lesson = prepare(recipe, corpora, out, seed, device)
+    modules = {"model": pupil.network}
+    identity = {"data": config["data"], "weights": pupil.fingerprint, "freeze": recipe.freeze}
+    training = learn(
+        modules,
+        [pupil.logits],
+        lesson,
+        recipe.settings,
+        out,
+        config=identity,
+        seed=seed,
+        device=device,
+        fresh=fresh,
+        progress=progress,
+        say=say,
+    )
+    from accelerate import PartialState
+
+    load_checkpoint(out, modules, best=True)
+    run = _result(recipe, pupil, parts, lesson, training, corpora, seed, config)
+    if os.environ.get("RANK", "0") == "0":
+        save_whole(pupil.network, pupil.tokenizer, out)
+        write_card(out, run)
+        write_run(out, run)
+    PartialState().wait_for_everyone()  # all have read the best checkpoint
+    if os.environ.get("RANK", "0") == "0":
+        shutil.rmtree(out / CACHE, ignore_errors=True)
+        discard_checkpoints(out)
+    return run
+
+
+def prepare(
+    recipe: Recipe, corpora: TaskCorpora, out: Path, seed: int, device: str
+) -> tuple[Pupil, dict[str, Part], Lesson]:
+    """All that comes before the first step: the network and its head, the encoded parts, the states of its bottom."""
+    pupil = _pupil(recipe, problem_of(recipe.task, corpora.train), seed, device)
+    parts = _encoded(recipe, corpora, pupil)
+    return pupil, parts, _lesson(recipe, pupil, parts, out)
+
+
+def _pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
+    network, tokenizer = load_with_head(recipe.model, problem, seed=seed)
+    if recipe.drop is not None:
+        keep_layers(network, kept_layers(layer_count(network), drop=recipe.drop))
+    frozen = parse_frozen(recipe.freeze, layer_count(network))
+    network.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    reader = from_transformers(network, tokenizer)
+    fingerprint = reader.fingerprint
+    apply_frozen(network, frozen)  # after the reader, which puts the network into eval mode
+    split = SplitNetwork(network, frozen.bottom) if recipe.cache and frozen.bottom else None
+    return Pupil(network, tokenizer, problem, split if split and split.fits() else None, fingerprint, reader.window)
+
+
+def _encoded(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[str, Part]:
+    encoder = Encoder(pupil.tokenizer, pupil.problem, pupil.window, recipe.max_length)
+    return {part: encoder.encode(corpus) for part, corpus in corpora.items()}
+
+
+def _lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path) -> Lesson:
+    """The parts that are read again and again, with the states of the frozen bottom if there is one."""
+    problem = pupil.problem
+    plain = Collator(problem.kind, pad_id(pupil.tokenizer), takes_types(pupil.network, pupil.tokenizer))
+    if pupil.split is None:
+        return Lesson(problem, parts["train"], parts["dev"], plain, plain)
+    pad = partial(padded_inputs, pad=plain.pad, with_types=plain.with_types)
+    memory, collators = recipe.cache_memory, []
+    for part in (parts["dev"], parts["train"]):
+        cache = fill_cache(
+            pupil.split,
+            part,
+            pad,
+            width=pupil.network.config.hidden_size,
+            memory=memory,
+            folder=out / CACHE,
+            identity=f"{pupil.fingerprint} {pupil.split.bottom}",
+        )
+        memory -= 0 if cache.on_disk else cache.states.numel() * 4
+        collators.append(replace(plain, cache=cache))
+    return Lesson(problem, parts["train"], parts["dev"], collators[1], collators[0])
+
+
+def _result(
+    recipe: Recipe,
+    pupil: Pupil,
+    parts: dict[str, Part],
+    lesson: Lesson,
+    training: Training,
+    corpora: TaskCorpora,
+    seed: int,
+    config: dict[str, Any],
+) -> Run:
+    network = pupil.network.eval()
+    place = next(network.parameters()).device
+    plain = replace(lesson.collate_dev, cache=None)
+    scores = {
+        part: score_part(pupil.logits, pupil.problem, parts[part], collate, place)
+        for part, collate in (("dev", lesson.collate_dev), ("test", plain))
+    }
+    main = pupil.problem.metrics[0]
+    last = training.progress
+    summary = {
+        "task": recipe.task.name,
+        "kind": pupil.problem.kind,
+        "metric": main,
+        **{f"{part} {main}": scores[part][main] for part in scores},
+        **_baseline(pupil.problem, parts),
+        "examples": {part: len(p) for part, p in parts.items()},
+        "cut short": {part: p.n_cut for part, p in parts.items()},
+        "unlabelled": {part: p.n_unlabelled for part, p in parts.items()},
+        "notes": list(corpora.notes),
+        "layers": layer_count(network),
+        "parameters": sum(p.numel() for p in network.parameters()),
+        "parameters trained": sum(p.numel() for p in network.parameters() if p.requires_grad),
+        "frozen bottom": "none" if pupil.split is None else f"{pupil.split.bottom} layers, computed once",
+        "steps": training.steps,
+        "best step": training.best_step,
+        "seconds": round(last.seconds, 3),
+        "tokens": last.tokens,
+    }
+    per_epoch = len(parts["train"]) / (recipe.settings.batch_size * recipe.settings.accumulation)
+    tables = _tables(training, scores, seed, per_epoch)
+    return Run(command="finetune", config=config, summary=summary, tables=tables)
+
+
+def _baseline(problem: Problem, parts: dict[str, Part]) -> dict[str, float]:
+    """What always answering the most frequent label of training scores on the test part."""
+    if problem.kind == "regression":
+        return {}
+    train, test = (_flat(problem, parts[part].truth) for part in ("train", "test"))
+    return {"test majority accuracy": majority_baseline(train, test)}
+
+
+def _flat(problem: Problem, truth: list[Any]) -> list[str]:
+    labels = [label for row in truth for label in row] if problem.kind == "tagging" else truth
+    return [str(label) for label in labels if label is not None]
+
+
+def _tables(
+    training: Training, scores: dict[str, dict[str, float]], seed: int, per_epoch: float
+) -> dict[str, pd.DataFrame]:
+    import pandas as pd
+
+    found = [
+        {"seed": seed, "part": part, "metric": metric, "value": value}
+        for part, values in scores.items()
+        for metric, value in values.items()
+    ]
+    curves = training.scores.melt(id_vars="step", var_name="metric", value_name="value")
+    curves.insert(0, "seed", seed)
+    curves.insert(2, "epoch", curves["step"] / per_epoch)
+    history = training.history
+    history.insert(0, "seed", seed)
+    history.insert(2, "epoch", history["step"] / per_epoch)
+    return {"scores": pd.DataFrame(found), "curves": curves, "history": history}

@@ -1,0 +1,195 @@
+"""Losses over a large vocabulary without its logits in memory: rows are projected in chunks, gradients formed at once.
+
+For N rows (positions of a text) and V pieces the plain way keeps several N × V matrices until the backward pass. Here
+each chunk of rows is projected, turned into its loss and its gradient, and forgotten: memory is chunk × V, the
+teacher's distribution of a row is computed once however many students learn from it, and students that share a
+projection share one gradient of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+CHUNK_BYTES = 1 << 26  # of one chunk of logits
+
+Rows = Float[Tensor, "row neuron"]
+PerRow = Float[Tensor, " row"]
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """From features to logits: z = x Wᵀ + b."""
+
+    weight: Float[Tensor, "piece neuron"]
+    bias: Float[Tensor, " piece"] | None
+
+    def __call__(self, features: Rows) -> Float[Tensor, "row piece"]:
+        """The logits of some rows."""
+        return torch.nn.functional.linear(features, self.weight, self.bias)
+
+    def pieces(self, kept: Int[Tensor, " kept"]) -> "Projection":
+        """Only the logits of some pieces."""
+        return Projection(self.weight[kept], None if self.bias is None else self.bias[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class SoftTargets:
+    """What the teacher says about each row, σ(z/T), and the temperature T at which the student shall say it.
+
+    The loss is T² · KL(teacher ‖ student) (eq. 2.9 of the thesis), or the cross-entropy −Σ teacher · log student.
+    """
+
+    features: Rows
+    projection: Projection
+    temperature: float
+    cross_entropy: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A student's features of the rows first … first + len(features) − 1, and what each row's losses count."""
+
+    features: Rows
+    projection: Projection
+    first: int
+    hard_weights: PerRow
+    soft_weights: PerRow
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularyLosses:
+    """`total` = Σ hard_weight · hard + Σ soft_weight · soft, with its gradient; the parts per learner and row."""
+
+    total: Float[Tensor, ""]
+    hard: list[Tensor]
+    soft: list[Tensor]
+
+
+def vocabulary_losses(
+    learners: Sequence[Learner], labels: Int[Tensor, " row"], targets: SoftTargets | None
+) -> VocabularyLosses:
+    """hard = −log σ(z)[label] (0 where the label is negative); soft = T² · KL(σ(z_t/T) ‖ σ(z/T)), for every row."""
+    job = _Job(learners, labels, targets)
+    used = (t for one in learners for t in (one.features, one.projection.weight, one.projection.bias) if t is not None)
+    total: Any = _Fused.apply(job, *{id(tensor): tensor for tensor in used}.values())
+    return VocabularyLosses(total, job.hard, job.soft)
+
+
+def chunk_rows(pieces: int) -> int:
+    """How many rows of float32 logits fit into a chunk."""
+    return max(1, CHUNK_BYTES // (4 * pieces))
+
+
+class _Job:
+    """The rows to go through, and the losses of each learner's rows as they are found."""
+
+    def __init__(self, learners: Sequence[Learner], labels: Tensor, targets: SoftTargets | None) -> None:
+        self.learners, self.labels, self.targets = learners, labels, targets
+        self.hard = [torch.zeros(len(one.features), device=one.features.device) for one in learners]
+        self.soft = [torch.zeros_like(losses) for losses in self.hard]
+
+    def chunks(self) -> list[slice]:
+        """Stretches of rows whose logits fit into a chunk."""
+        size = chunk_rows(max(len(one.projection.weight) for one in self.learners))
+        return [slice(start, start + size) for start in range(0, len(self.labels), size)]
+
+    def teacher(self, rows: slice) -> Tensor | None:
+        """log σ(z_t/T) of some rows."""
+        targets = self.targets
+        if targets is None:
+            return None
+        return (targets.projection(targets.features[rows]).float() / targets.temperature).log_softmax(dim=-1)
+
+    def slope(self, number: int, own: slice, labels: Tensor, log_teacher: Tensor | None) -> Tensor:
+        """∂total/∂logits of a learner's rows; their losses are written down on the way."""
+        learner = self.learners[number]
+        logits = learner.projection(learner.features[own]).float()
+        slope = torch.zeros_like(logits)
+        hard_weights, soft_weights = learner.hard_weights[own], learner.soft_weights[own]
+        if bool(hard_weights.any()):
+            self.hard[number][own] = _add_hard(slope, logits, labels, hard_weights)
+        if log_teacher is not None and self.targets is not None and bool(soft_weights.any()):
+            self.soft[number][own] = _add_soft(slope, logits, log_teacher, soft_weights, self.targets)
+        return slope
+
+
+class _Fused(torch.autograd.Function):
+    """The weighted sum of all losses; its gradient is formed on the way, since the sum is all that is asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, job: _Job, *tensors: Tensor) -> Tensor:
+        gradients = [
+            torch.zeros_like(t) if needed else None for t, needed in zip(tensors, ctx.needs_input_grad[1:], strict=True)
+        ]
+        of_tensor = {id(t): g for t, g in zip(tensors, gradients, strict=True)}
+        for rows in job.chunks():
+            log_teacher = job.teacher(rows)
+            for number, learner in enumerate(job.learners):
+                own, inside = _overlap(learner, rows)
+                if own.stop <= own.start:
+                    continue
+                part = None if log_teacher is None else log_teacher[inside]
+                slope = job.slope(number, own, job.labels[rows][inside], part)
+                _add_gradients(learner, own, slope, of_tensor)
+        ctx.gradients = gradients
+        return _weighted_sum(job)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        scale = float(upstream[0])
+        return (None, *(g if g is None or scale == 1 else g * scale for g in ctx.gradients))
+
+
+def _overlap(learner: Learner, rows: slice) -> tuple[slice, slice]:
+    """The learner's own rows in a chunk, counted in the learner's features and in the chunk."""
+    start = max(rows.start, learner.first)
+    stop = min(rows.stop, learner.first + len(learner.features))
+    return slice(start - learner.first, stop - learner.first), slice(start - rows.start, stop - rows.start)
+
+
+def _add_hard(slope: Tensor, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """−log σ(z)[label], whose slope is σ(z) − 1[label]."""
+    losses = torch.zeros_like(weights)
+    labelled = ((labels >= 0) & (weights != 0)).nonzero().squeeze(1)
+    if not len(labelled):
+        return losses
+    log_student = logits[labelled].log_softmax(dim=-1)
+    place = labels[labelled, None]
+    losses[labelled] = -log_student.gather(1, place).squeeze(1)
+    own = log_student.exp_()
+    own.scatter_add_(1, place, own.new_full(place.shape, -1))
+    slope.index_add_(0, labelled, own.mul_(weights[labelled, None]))
+    return losses
+
+
+def _add_soft(slope: Tensor, logits: Tensor, log_teacher: Tensor, weights: Tensor, targets: SoftTargets) -> Tensor:
+    """T² · Σ p (log p − log q), whose slope is T · (q − p) with p, q the teacher's and the student's σ(z/T)."""
+    temperature = targets.temperature
+    log_student = (logits / temperature).log_softmax(dim=-1)
+    teacher = log_teacher.exp()
+    against = -log_student if targets.cross_entropy else log_teacher - log_student
+    losses = temperature**2 * torch.linalg.vecdot(teacher, against)
+    slope.add_(log_student.exp_().sub_(teacher).mul_((weights * temperature)[:, None]))
+    return torch.where(weights != 0, losses, 0)
+
+
+def _add_gradients(learner: Learner, own: slice, slope: Tensor, gradients: dict[int, Tensor | None]) -> None:
+    weight, bias = learner.projection.weight, learner.projection.bias
+    if (of_features := gradients[id(learner.features)]) is not None:
+        of_features[own] = (slope @ weight).to(of_features.dtype)
+    if (of_weight := gradients[id(weight)]) is not None:
+        of_weight += slope.T @ learner.features[own]
+    if bias is not None and (of_bias := gradients[id(bias)]) is not None:
+        of_bias += slope.sum(dim=0)
+
+
+def _weighted_sum(job: _Job) -> Tensor:
+    exact = torch.float32 if job.labels.device.type == "mps" else torch.float64  # which has no float64
+    total = torch.zeros((), dtype=exact, device=job.labels.device)
+    for learner, hard, soft in zip(job.learners, job.hard, job.soft, strict=True):
+        total += (hard.to(exact) * learner.hard_weights).sum() + (soft.to(exact) * learner.soft_weights).sum()
+    return total.float()

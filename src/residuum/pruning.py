@@ -1,0 +1,222 @@
+"""`prune`: the same model with fewer layers, chosen by position or by what they were measured to add."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from residuum.corpus import Corpus, read_corpus
+from residuum.errors import SettingError
+from residuum.maths.angular import AngularAccumulator, least_turning_run
+from residuum.maths.moments import MomentsAccumulator
+from residuum.maths.similarity import similarity_matrix
+from residuum.results import Run, finished_run, write_run
+
+if TYPE_CHECKING:  # torch is loaded only where models are read
+    import pandas as pd
+
+    from residuum.models import Model
+
+PIECE = 64  # sentences that are read at once
+MEASUREMENTS = {
+    "cka": "CKA of a layer's input and output: the most alike are dropped",
+    "angular": "mean angle between the input and output of neighbouring layers: those that turn least are dropped",
+    "probe": "what a layer adds to a probe's accuracy on the task: those that add least are dropped",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Pruning:
+    """A smaller model: its folder, the layers that it kept (by their old numbers), and what decided."""
+
+    folder: Path
+    run: Run
+
+    @property
+    def kept(self) -> list[int]:
+        """The old numbers of the layers that stayed."""
+        return self.run.summary["kept"]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """layer, kept and, where it was measured, measure and value."""
+        return self.run.tables["layers"]
+
+
+def prune(
+    model: str | Path,
+    out: str | Path,
+    *,
+    drop: str | int | None = None,
+    keep: str | int | None = None,
+    by: str | None = None,
+    corpus: Corpus | str | Path | None = None,
+    task: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    fresh: bool = False,
+) -> Pruning:
+    """Write a model without some of its layers to `out`, as a folder that `from_pretrained` reads; heads are kept.
+
+    By position: `drop` or `keep` is `top:6`, `bottom:6`, `alternate` or a list of layers such as `1,4-6` (the
+    embeddings, layer 0, always stay). By measurement: `by` is cka, angular or probe, and `drop` or `keep` says how
+    many; the model reads `corpus`, of which `probe` also takes the labels of `task`.
+    """
+    from residuum.surgery import kept_layers, layer_count, load_whole
+
+    _check_choice(drop, keep, by, corpus, task)
+    network, tokenizer = load_whole(model)
+    n_layers = layer_count(network)
+    text = read_corpus(corpus, limit=limit) if isinstance(corpus, str | Path) and by != "probe" else corpus
+    config = {
+        "model": str(model),
+        "weights": _fingerprint(network, tokenizer),
+        "drop": drop,
+        "keep": keep,
+        "by": by,
+        "corpus": text.fingerprint if isinstance(text, Corpus) else text and str(text),
+        "task": task,
+        "limit": limit,
+        "seed": seed,
+    }
+    if run := finished_run(out, "prune", config, fresh=fresh):
+        return Pruning(Path(out), run)
+    if by is None:
+        kept, values = kept_layers(n_layers, drop=_text(drop), keep=_text(keep)), None
+    else:
+        n_dropped = _number_dropped(drop, keep, n_layers)
+        assert text is not None, "checked above"
+        reader = _on_device(network, tokenizer, device)
+        measure = partial(_probe_gain, task=task or "", limit=limit, seed=seed) if by == "probe" else _READINGS[by]
+        kept, values = _measured(measure(reader, text, n_dropped), n_layers)
+    return Pruning(Path(out), _write(network, tokenizer, kept, values, config, Path(out)))
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Layers to drop, and the value of each layer 1 … L that decided."""
+
+    dropped: list[int]
+    values: np.ndarray
+
+
+def _check_choice(drop: Any, keep: Any, by: str | None, corpus: Any, task: str | None) -> None:
+    if (drop is None) == (keep is None):
+        raise SettingError(f"drop is {drop!r} and keep is {keep!r}; give exactly one of them.")
+    if by is None:
+        if corpus is not None or task is not None:
+            raise SettingError("A corpus or task is given, but layers are chosen by position; add by, or leave it out.")
+        return
+    if by not in MEASUREMENTS:
+        raise SettingError(f"by is {by!r}; choose one of {', '.join(MEASUREMENTS)}.")
+    if corpus is None:
+        raise SettingError(f"by is {by!r}, which is measured on text; give a corpus.")
+    if (task is None) == (by == "probe"):
+        needed = "needs a task whose labels are in the corpus" if by == "probe" else "uses no task; leave it out"
+        raise SettingError(f"task is {task!r}; by {by!r} {needed}.")
+
+
+def _number_dropped(drop: str | int | None, keep: str | int | None, n_layers: int) -> int:
+    """How many layers go, where a measurement says which."""
+    given = drop if drop is not None else keep
+    if not str(given).isdecimal() or not 1 <= int(str(given)) < n_layers:
+        raise SettingError(f"Found {given!r}; with a measurement expected how many of the {n_layers} layers: a number.")
+    return int(str(given)) if drop is not None else n_layers - int(str(given))
+
+
+def _measured(choice: Choice, n_layers: int) -> tuple[list[int], np.ndarray]:
+    return [layer for layer in range(1, n_layers + 1) if layer not in choice.dropped], choice.values
+
+
+def _likeness(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
+    """CKA of the states before and after each layer."""
+    accumulator = MomentsAccumulator(model.widths, pairs=[(i, i + 1) for i in range(model.n_layers)])
+    _read_all(model, corpus, accumulator.update)
+    similarity = similarity_matrix(accumulator.result(), "cka")
+    values = np.array([similarity[layer - 1, layer] for layer in range(1, model.n_layers + 1)])
+    return Choice(_largest(values, n_dropped), values)
+
+
+def _turning(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
+    """The angle by which each layer turns the states; the run of layers that turns them least goes as one."""
+    accumulator = AngularAccumulator(model.n_layers + 1)
+    _read_all(model, corpus, accumulator.update)
+    distances = accumulator.result()
+    values = np.diagonal(distances, offset=1).copy()
+    return Choice(least_turning_run(distances, n_dropped), values)
+
+
+_READINGS: dict[str, Callable[[Model, Any, int], Choice]] = {"cka": _likeness, "angular": _turning}
+
+
+def _probe_gain(model: Model, corpus: Any, n_dropped: int, *, task: str, limit: int | None, seed: int) -> Choice:
+    """By how much a probe on each layer's output is better than one on its input, on held-out examples."""
+    from residuum.batteries import TASK, Bench
+    from residuum.examples import labelled_splits
+    from residuum.maths.probing import Probe
+
+    with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+        splits = labelled_splits(model, corpus, task, activations=folder, limit=limit, seed=seed, progress=False)
+        bench = Bench(splits, seed=seed)
+        probes = [Probe(TASK, splits.layout.layer_slice(layer), seed=seed) for layer in range(model.n_layers + 1)]
+        scores = np.array([score.value for score in bench.score(bench.train(probes), "dev")])
+    gains = np.diff(scores)
+    return Choice(_largest(-gains, n_dropped), gains)
+
+
+def _largest(values: np.ndarray, size: int) -> list[int]:
+    """The layers with the largest values, of equals the highest; layers count from 1."""
+    return sorted(sorted(range(1, len(values) + 1), key=lambda layer: (-values[layer - 1], -layer))[:size])
+
+
+def _read_all(model: Model, corpus: Corpus, update: Callable[[Any], None]) -> None:
+    from residuum.activations.live import LiveActivations
+
+    activations = LiveActivations.of(model, corpus)
+    for first in range(0, len(corpus), PIECE):
+        update(activations.read(first, min(first + PIECE, len(corpus))).layers)
+
+
+def _on_device(network: Any, tokenizer: Any, device: str) -> Model:
+    from residuum.models import from_transformers, resolve_device
+
+    network.to(resolve_device(device))
+    return from_transformers(network, tokenizer)
+
+
+def _fingerprint(network: Any, tokenizer: Any) -> str:
+    from residuum.models import from_transformers
+
+    return from_transformers(network, tokenizer).fingerprint
+
+
+def _text(value: str | int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _write(
+    network: Any, tokenizer: Any, kept: list[int], values: np.ndarray | None, config: dict[str, Any], out: Path
+) -> Run:
+    import pandas as pd
+
+    from residuum.surgery import keep_layers, layer_count, save_whole
+
+    n_layers, before = layer_count(network), sum(p.numel() for p in network.parameters())
+    keep_layers(network, kept)
+    after = sum(p.numel() for p in network.parameters())
+    save_whole(network, tokenizer, out)
+    table = pd.DataFrame({"layer": range(1, n_layers + 1)})
+    table["kept"] = table["layer"].isin(kept)
+    if values is not None:
+        table = table.assign(measure=config["by"], value=values)
+    summary = {"layers": n_layers, "kept": kept, "parameters before": before, "parameters after": after}
+    run = Run(command="prune", config=config, summary=summary, tables={"layers": table})
+    write_run(out, run)
+    return run

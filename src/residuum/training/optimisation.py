@@ -1,0 +1,154 @@
+"""What the optimiser moves, how fast, and how gradients of several processes become one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from residuum.errors import SettingError
+from residuum.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterGroup:
+    """Parameters that share a learning rate (times `rate`) and a weight decay (None: that of the settings)."""
+
+    parameters: Sequence[nn.Parameter]
+    rate: float = 1.0
+    weight_decay: float | None = None
+
+
+def trainable_groups(*modules: nn.Module, rate: float = 1.0) -> list[ParameterGroup]:
+    """The parameters that take gradients, each once however many modules share it: matrices, then the rest.
+
+    Vectors (biases, scales of normalisation) are not decayed.
+    """
+    unique = {id(p): p for module in modules for p in module.parameters() if p.requires_grad}
+    matrices = [p for p in unique.values() if p.ndim > 1]
+    vectors = [p for p in unique.values() if p.ndim <= 1]
+    groups = [ParameterGroup(matrices, rate), ParameterGroup(vectors, rate, weight_decay=0.0)]
+    return [group for group in groups if group.parameters]
+
+
+def checked_groups(groups: Iterable[ParameterGroup]) -> list[ParameterGroup]:
+    """The groups without frozen parameters; a parameter in two places would be stepped twice and is an error."""
+    kept = []
+    seen: set[int] = set()
+    for group in groups:
+        parameters = [p for p in group.parameters if p.requires_grad]
+        for parameter in parameters:
+            if id(parameter) in seen:
+                raise SettingError(
+                    f"A parameter of shape {tuple(parameter.shape)} is given twice; shared parameters belong into "
+                    "one group, once."
+                )
+            seen.add(id(parameter))
+        if parameters:
+            kept.append(ParameterGroup(parameters, group.rate, group.weight_decay))
+    if not kept:
+        raise SettingError("No parameter takes gradients; nothing can be trained. Unfreeze a part of the model.")
+    return kept
+
+
+def build_optimiser(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> torch.optim.AdamW:
+    """AdamW over the groups; state is made only for parameters that get gradients."""
+    rows = [
+        {
+            "params": list(group.parameters),
+            "weight_decay": settings.weight_decay if group.weight_decay is None else group.weight_decay,
+            "rate": group.rate,
+        }
+        for group in groups
+    ]
+    device = groups[0].parameters[0].device.type
+    return torch.optim.AdamW(
+        rows,
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        eps=settings.epsilon,
+        fused=device in ("cpu", "cuda"),
+    )
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, settings: TrainingSettings, step: int, total: int) -> float:
+    """Give every group its rate at a step (from 0) and return the common one."""
+    rate = settings.learning_rate * schedule_factor(settings, step, total)
+    for group in optimiser.param_groups:
+        group["lr"] = rate * group["rate"]
+    return rate
+
+
+def schedule_factor(settings: TrainingSettings, step: int, total: int) -> float:
+    """The share of the learning rate at a step: s/W in the warm-up of W steps, then by the rest r = (T−s)/(T−W).
+
+    linear: r; cosine: (1 − cos πr)/2; constant: 1.
+    """
+    warmup = math.ceil(settings.warmup * total) if settings.warmup < 1 else int(settings.warmup)
+    if step < warmup:
+        return step / warmup
+    rest = max(0.0, (total - step) / max(1, total - warmup))
+    return {"linear": rest, "cosine": (1 - math.cos(math.pi * rest)) / 2, "constant": 1.0}[settings.schedule]
+
+
+def average_gradients(accelerator: Accelerator, parameters: Sequence[nn.Parameter], weight: float) -> None:
+    """Divide summed gradients by the summed weight, over all processes; what got no gradient anywhere keeps None."""
+    if accelerator.num_processes > 1:
+        _sum_over_processes(accelerator, parameters)
+    if weight != 1:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.div_(weight)
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], bound: float | None) -> float:
+    """Bound the norm of the whole gradient; returns the norm before that."""
+    norm = nn.utils.clip_grad_norm_(parameters, math.inf if bound is None else bound)
+    return float(norm)
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The tensors of the optimiser by `number of the parameter.name`."""
+    parameters = _numbered(optimiser)
+    return {
+        f"{number}.{name}": value.detach().cpu().contiguous()
+        for number, parameter in parameters.items()
+        for name, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    """Put back what `optimiser_state` gave."""
+    parameters = _numbered(optimiser)
+    optimiser.state.clear()
+    for key, value in state.items():
+        number, name = key.split(".", 1)
+        parameter = parameters[int(number)]
+        device = torch.device("cpu") if name == "step" and parameter.device.type == "cpu" else parameter.device
+        optimiser.state[parameter][name] = value.to(device, copy=True)
+
+
+def _sum_over_processes(accelerator: Accelerator, parameters: Sequence[nn.Parameter]) -> None:
+    device = accelerator.device
+    has_gradient = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32, device=device)
+    anywhere = accelerator.reduce(has_gradient, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
+    touched = [p for p, count in zip(parameters, anywhere, strict=True) if count]
+    for parameter in touched:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    gradients = [p.grad for p in touched if p.grad is not None]
+    flat = accelerator.reduce(torch.cat([g.reshape(-1) for g in gradients]), "sum")
+    assert isinstance(flat, Tensor)
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def _numbered(optimiser: torch.optim.Optimizer) -> dict[int, nn.Parameter]:
+    return dict(enumerate(p for group in optimiser.param_groups for p in group["params"]))

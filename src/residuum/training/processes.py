@@ -1,0 +1,120 @@
+"""Processes, devices, random numbers and signals around the training loop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from residuum.errors import SettingError
+from residuum.models import resolve_device
+from residuum.training.settings import PRECISIONS, TrainingSettings
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+def start_accelerator(settings: TrainingSettings, device: str, out: Path) -> Accelerator:
+    """Accelerate for this run: its device, precision and trackers."""
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState, PartialState
+
+    place = resolve_device(device)
+    if settings.precision == "float16" and place.type == "cpu":
+        raise SettingError("precision is 'float16', which a CPU cannot train in; choose bfloat16 or float32.")
+    # Both states outlive a run; another precision or device of a later one in the same process would be refused.
+    AcceleratorState._reset_state(reset_partial_state=PartialState(cpu=place.type == "cpu").num_processes == 1)
+    accelerator = Accelerator(
+        mixed_precision=PRECISIONS[settings.precision],
+        cpu=place.type == "cpu",
+        log_with=_trackers(settings.report_to),  # pyright: ignore[reportArgumentType]
+        project_dir=out,
+        step_scheduler_with_optimizer=False,
+    )
+    if settings.report_to:
+        accelerator.init_trackers("residuum")
+    return accelerator
+
+
+def summed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
+    """Each value summed over all processes."""
+    if accelerator.num_processes == 1:
+        return list(values)
+    exact = torch.float32 if accelerator.device.type == "mps" else torch.float64
+    total = accelerator.reduce(torch.tensor(values, dtype=exact, device=accelerator.device), "sum")
+    assert isinstance(total, Tensor)
+    return total.tolist()
+
+
+def seed_torch(seed: int, position: int) -> None:
+    """Seed torch's generators by (seed, position): what is drawn does not depend on what was drawn before."""
+    torch.manual_seed(int(np.random.SeedSequence((seed, position)).generate_state(1, np.uint64)[0] >> 1))
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Eval mode without gradients; every submodule is back in its own mode after it."""
+    modes = {part: part.training for module in modules for part in module.modules()}
+    for part in modes:
+        part.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+class StopRequest:
+    """Ctrl-C between two steps: the first one is remembered, a second one acts at once.
+
+    Only where one process runs, in its main thread; several would stop at different steps.
+    """
+
+    def __init__(self, active: bool) -> None:
+        self.active = active and threading.current_thread() is threading.main_thread()
+        self.requested = False
+
+    def __enter__(self) -> StopRequest:
+        if self.active:
+            self.before: Any = signal.signal(signal.SIGINT, self._remember)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def obey(self) -> None:
+        """Interrupt now, as the handler that was there before would have."""
+        self._restore()
+        signal.raise_signal(signal.SIGINT)
+        raise KeyboardInterrupt
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        signal.signal(signal.SIGINT, self.before)
+
+    def _restore(self) -> None:
+        if self.active:
+            signal.signal(signal.SIGINT, self.before)
+
+
+def _trackers(names: Sequence[str]) -> list[str] | None:
+    """The trackers asked for, if they are installed."""
+    from accelerate.tracking import get_available_trackers
+
+    available = [str(tracker) for tracker in get_available_trackers()]
+    missing = [name for name in names if name not in available]
+    if missing:
+        there = ", ".join(available) or "none is installed"
+        raise SettingError(f"report_to names {missing[0]!r}; installed trackers: {there}.")
+    return list(names) or None

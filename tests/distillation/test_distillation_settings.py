@@ -1,0 +1,84 @@
+"""Settings are checked whole before anything is loaded, and every fault names its key."""
+
+import pytest
+
+from residuum.distillation.presets import HEADLESS, PRESETS, TABLE_4_7, TERMS, in_effect
+from residuum.distillation.settings import merged_settings, read_settings
+from residuum.errors import SettingError
+
+MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": "monoshot"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"preset": "monoshto"}, "preset: there is no preset 'monoshto'; choose one of hinton"),
+        ({"preset": None}, "give either preset or losses"),
+        ({"preset": None, "losses": {"mlm": 0.5}}, "losses: the weights add up to 0.5; expected 1"),
+        ({"preset": None, "losses": {"mml": 1}}, "losses: there is no loss term 'mml'; choose from mlm"),
+        ({"students": {"a": {"languages": ["en", "fi"]}}}, "students.a learns fi, which has no text; texts has en, tr"),
+        ({"students": {"a": {"languages": ["en"]}}}, "texts.tr is learnt by no student"),
+        ({"texts": {}}, "texts: Dictionary should have at least 1 item"),
+        ({"recipe": "own"}, "recipe: Input should be 'corrected', 'thesis' or 'published'"),
+        ({"optimiser": {"steps": 0}}, "optimiser.steps: Input should be greater than or equal to 1"),
+        ({"recipe": "thesis", "optimiser": {"accumulation": 2}}, "set optimiser.accumulation to 1"),
+        ({"evaluation": {"pairs": {"en-fi": ["a", "b"]}}}, "evaluation.pairs.en-fi: fi is not among texts"),
+        ({"studens": {}}, "studens: this key is not known; known keys: teacher, texts, students"),
+    ],
+)
+def test_every_fault_names_its_key_and_what_is_allowed(change, message):
+    with pytest.raises(SettingError, match="The configuration has") as caught:
+        read_settings({**MINIMAL, **change})
+    assert message in str(caught.value)
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(SettingError, match="2 faults"):
+        read_settings({**MINIMAL, "recipe": "own", "seed": "x"})
+
+
+def test_files_that_hold_no_settings_are_told_apart(tmp_path):
+    with pytest.raises(SettingError, match="cannot be read"):
+        read_settings(tmp_path / "none.yaml")
+    (tmp_path / "list.yaml").write_text("- a\n")
+    with pytest.raises(SettingError, match="holds no settings"):
+        read_settings(tmp_path / "list.yaml")
+    (tmp_path / "broken.yaml").write_text("a: [\n")
+    with pytest.raises(SettingError, match="is not YAML"):
+        read_settings(tmp_path / "broken.yaml")
+
+
+def test_the_command_line_overrides_the_file(tmp_path):
+    (tmp_path / "c.yaml").write_text("teacher: t\ntexts: {en: a}\nlosses: {mlm: 1}\noptimiser: {steps: 5, clip: 2}\n")
+    merged = merged_settings(tmp_path / "c.yaml", {"preset": "hinton", "optimiser.steps": 7, "seed": None})
+    assert (merged.preset, merged.losses, merged.optimiser.steps, merged.optimiser.clip) == ("hinton", None, 7, 2)
+
+
+def test_one_student_per_language_unless_all_is_shared():
+    assert list(read_settings(MINIMAL).learners) == ["en", "tr"]
+    bilingual = read_settings({**MINIMAL, "preset": "bilingual-monoshot"})
+    assert {name: one.languages for name, one in bilingual.learners.items()} == {"en-tr": ["en", "tr"]}
+
+
+def test_published_weights_are_those_of_the_thesis_code():
+    assert PRESETS["monoshot"].weights_for("published") == {
+        "mlm": 0.0005,
+        "soft": 0.0005,
+        "hidden_mse": 0.333,
+        "attention_mse": 0.333,
+        "embedding_mse": 0.333,
+    }
+    assert PRESETS["monoalignment"].layer_map == "last"
+    assert len(TABLE_4_7) == 10
+    assert all(abs(sum(p.weights.values()) - 1) < 0.0011 and set(p.weights) <= set(TERMS) for p in PRESETS.values())
+
+
+def test_corrected_weights_keep_the_proportions_that_published_sums_had():
+    corrected = in_effect({"mlm": 0.5, "soft": 0.5})
+    assert sum(corrected.values()) == pytest.approx(1)
+    assert corrected["soft"] / corrected["mlm"] == pytest.approx(128)  # a sum over 128 positions became a mean
+
+
+def test_presets_without_logits_are_offered_to_teachers_without_a_head():
+    assert {"tinybert", "minilm", "hidden+attention+embedding"} <= set(HEADLESS)
+    assert "monoshot" not in HEADLESS

@@ -1,0 +1,131 @@
+"""Batches: masked as BERT's, the same for any number of processes, without held-out lines."""
+
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+import torch
+from teachers import LINES, tokenizer_of
+
+from residuum.corpus.streams import check_text, text_lines
+from residuum.distillation.settings import TextSettings
+from residuum.distillation.texts import (
+    IGNORED,
+    Encoder,
+    LanguageBatches,
+    Line,
+    PairwiseBatches,
+    check_tokenizer,
+    held_out_lines,
+    translation_pairs,
+)
+from residuum.errors import CorpusError, ModelError
+
+
+@pytest.fixture
+def encoder():
+    tokenizer = tokenizer_of("xlm-roberta")
+
+    def make(causal=False, soft_positions="masked", **changes):
+        pieces = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+        settings = TextSettings(**{"batch_size": 2, "held_out": 0, "shuffle_buffer": 4, **changes})
+        return Encoder(tokenizer, settings, "en", pieces, soft_positions, 48, causal, seed=3)
+
+    return make
+
+
+def test_fifteen_percent_are_predicted_most_of_them_masked(encoder):
+    encode = encoder()
+    lines = [Line(number, 0, LINES["en"][0]) for number in range(600)]
+    batch = encode(lines)
+    chosen = batch["labels"] != IGNORED
+    ordinary = ~torch.isin(batch["input_ids"], torch.tensor(encode.tokenizer.all_special_ids)) | chosen
+    assert float(chosen.sum() / ordinary.sum()) == pytest.approx(0.15, abs=0.02)
+    shown = batch["input_ids"][chosen]
+    masked, same = (shown == encode.tokenizer.mask_token_id), shown == batch["labels"][chosen]
+    assert float(masked.float().mean()) == pytest.approx(0.8, abs=0.03)
+    assert float(same.float().mean()) == pytest.approx(0.1, abs=0.03)
+    assert chosen.any(dim=1).all()  # every line has something to predict
+    assert not (chosen & (batch["attention_mask"] == 0)).any()
+
+
+def test_masks_depend_on_the_line_and_the_epoch_not_on_the_batch(encoder):
+    encode = encoder()
+    lines = [Line(number, 0, text) for number, text in enumerate(LINES["en"] * 2)]
+    whole, parts = encode(lines), [encode(lines[:1]), encode(lines[1:])]
+    joined = [row[m.bool()].tolist() for b in parts for row, m in zip(b["input_ids"], b["attention_mask"], strict=True)]
+    assert [r[m.bool()].tolist() for r, m in zip(whole["input_ids"], whole["attention_mask"], strict=True)] == joined
+    again = encode([Line(line.number, 1, line.text) for line in lines])
+    assert not torch.equal(whole["labels"], again["labels"])
+    still = encoder(new_masks_each_epoch=False)
+    first, second = (still([Line(line.number, epoch, line.text) for line in lines]) for epoch in (0, 1))
+    assert torch.equal(first["labels"], second["labels"])
+
+
+def test_a_decoder_predicts_the_next_piece_and_masks_nothing(encoder):
+    batch = encoder(causal=True)([Line(0, 0, LINES["en"][0])])
+    assert torch.equal(batch["labels"][0, :-1], batch["input_ids"][0, 1:])
+    assert int(batch["labels"][0, -1]) == IGNORED
+
+
+def test_soft_targets_can_be_compared_at_a_share_of_the_positions(encoder):
+    lines = [Line(number, 0, LINES["en"][0]) for number in range(200)]
+    assert float(encoder(soft_positions=0.3)(lines)["soft"].float().mean()) == pytest.approx(0.3, abs=0.03)
+    assert encoder(soft_positions="all")(lines)["soft"].all()
+
+
+def test_two_small_batches_hold_what_one_large_batch_holds(encoder, texts):
+    small = LanguageBatches({"en": texts["en"]}, {"en": encoder(batch_size=2)}, TextSettings(batch_size=2, held_out=0))
+    large = LanguageBatches({"en": texts["en"]}, {"en": encoder(batch_size=4)}, TextSettings(batch_size=4, held_out=0))
+    whole = large(3)["en"]["labels"]
+    rows = [row for position in (6, 7) for row in small(position)["en"]["labels"]]
+    for row, expected in zip(rows, whole, strict=True):
+        assert torch.equal(row[row != IGNORED], expected[expected != IGNORED])
+    assert torch.equal(large(3)["en"]["labels"], whole)  # and it can be asked for again
+
+
+def test_pairs_of_one_language_get_one_batch(encoder, texts):
+    settings = TextSettings(batch_size=2, held_out=0)
+    languages = {"en": texts["en"], "tr": texts["tr"]}
+    batches = LanguageBatches(languages, dict.fromkeys(languages, encoder()), settings)
+    pairs = PairwiseBatches(batches, [("en", "a"), ("en", "b"), ("tr", "b")])
+    keys = [next(iter(pairs(position))) for position in range(4)]
+    assert keys == ["en/a", "en/b", "tr/b", "en/a"]
+    assert torch.equal(pairs(0)["en/a"]["input_ids"], pairs(1)["en/b"]["input_ids"])
+
+
+def test_text_is_read_packed_or_plain_and_blank_lines_are_dropped(tmp_path):
+    body = b"one\n\n  \ntwo \n"
+    (tmp_path / "a.txt").write_bytes(body)
+    (tmp_path / "b.gz").write_bytes(gzip.compress(body))
+    (tmp_path / "c.xz").write_bytes(lzma.compress(body))
+    for name in ("a.txt", "b.gz", "c.xz"):
+        assert list(text_lines(tmp_path / name)) == [(0, "one"), (3, "two")]
+    assert [text for _, text in text_lines(tmp_path)] == ["one", "two"] * 3
+
+
+def test_held_out_lines_are_not_trained_on(tmp_path):
+    (tmp_path / "t.txt").write_text("a\nb\nc\n")
+    assert held_out_lines(str(tmp_path / "t.txt"), TextSettings(held_out=2)) == ["a", "b"]
+    with pytest.raises(CorpusError, match="none is left to train on"):
+        held_out_lines(str(tmp_path / "t.txt"), TextSettings(held_out=3))
+
+
+def test_texts_that_cannot_be_used_are_named(tmp_path):
+    with pytest.raises(CorpusError, match="does not exist"):
+        check_text(tmp_path / "no" / "such.txt")
+    (tmp_path / "blank.txt").write_text("\n")
+    with pytest.raises(CorpusError, match="holds no line"):
+        check_text(tmp_path / "blank.txt")
+    (tmp_path / "two.txt").write_text("a\nb\n")
+    with pytest.raises(CorpusError, match="has 0 lines and .* has 2"):
+        translation_pairs((str(tmp_path / "blank.txt"), str(tmp_path / "two.txt")))
+
+
+def test_a_tokenizer_of_another_model_is_refused():
+    tokenizer = tokenizer_of("bert")
+    with pytest.raises(ModelError, match="do not belong together"):
+        check_tokenizer(tokenizer, causal=False, embeddings=len(tokenizer) - 1)
+    with pytest.raises(ModelError, match="no mask token"):
+        check_tokenizer(tokenizer_of("gpt2"), causal=False, embeddings=10**6)

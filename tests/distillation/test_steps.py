@@ -1,0 +1,232 @@
+"""Steps against transcriptions that use full logits, plain losses and one student after the other."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from residuum.distillation.networks import LanguageModel
+from residuum.distillation.preparation import prepare
+from residuum.distillation.presets import PRESETS
+from residuum.distillation.settings import read_settings
+from residuum.distillation.teaching import Teacher
+from residuum.distillation.texts import IGNORED
+from residuum.maths import losses
+from residuum.training import train, trainable_groups
+from residuum.training.settings import TrainingSettings
+
+
+def plain_loss(prepared, module, batch):
+    """Hinton + hidden MSE as the formulas say: whole logits, boolean indexing, no chunks, no sharing of work."""
+    weights, layers = prepared.objective.weights, prepared.objective.layers
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "output_hidden_states": True}
+    with torch.no_grad():
+        teacher = prepared.teacher.model.module(**inputs)
+    student = module(**inputs)
+    mask, masked = batch["attention_mask"].bool(), batch["labels"] != IGNORED
+    mlm = F.cross_entropy(student.logits[masked], batch["labels"][masked])
+    compared = batch["soft"] & mask
+    temperature = prepared.objective.temperature
+    soft = losses.soft_divergence(student.logits[compared], teacher.logits[compared], temperature).mean()
+    hidden = sum(
+        (student.hidden_states[m][mask] - teacher.hidden_states[n][mask]).square().mean() for m, n in layers.items()
+    )
+    return weights["mlm"] * mlm + weights["soft"] * soft + weights["hidden_mse"] * hidden
+
+
+def copied_students(prepared):
+    """Copies of the students that still share among themselves what the students share."""
+    modules = {student.name: student.model.module for student in prepared.students}
+    return copy.deepcopy(modules)
+
+
+def optimiser_of(modules):
+    groups = trainable_groups(*modules.values())
+    rows = [{"params": list(g.parameters), "weight_decay": 0.01 if g.weight_decay is None else 0.0} for g in groups]
+    return torch.optim.AdamW(rows, lr=2e-4)
+
+
+def trained(prepared, out, turns=1, clip=None):
+    optimiser = prepared.settings.optimiser
+    chosen = TrainingSettings(
+        steps=optimiser.steps * turns, warmup=0, schedule="constant", clip=clip, seed=prepared.settings.seed
+    )
+    train(
+        prepared.modules,
+        prepared.batches,
+        prepared.step,
+        chosen,
+        out,
+        parameters=prepared.parameter_groups(),
+        device="cpu",
+        progress=False,
+    )
+
+
+def assert_same_weights(modules, copies):
+    moved = False
+    for name, module in modules.items():
+        for (key, mine), theirs in zip(module.named_parameters(), copies[name].parameters(), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=2e-6, msg=lambda m, key=key: f"{key}: {m}")
+            moved = moved or mine.requires_grad
+    assert moved
+
+
+def test_two_students_with_shared_embeddings_equal_a_hand_written_step(settings, tmp_path):
+    """Shared parameters get the sum of both gradients, have one optimiser state and are moved once a step."""
+    prepared = prepare(settings(preset="hinton+hidden"), "cpu")
+    copies = copied_students(prepared)
+    optimiser = optimiser_of(copies)
+    for step in range(3):
+        batch = prepared.batches(step)
+        optimiser.zero_grad()
+        for language, own in batch.items():
+            plain_loss(prepared, copies[language], own).backward()
+        optimiser.step()
+    trained(prepared, tmp_path)
+    modules = {student.name: student.model.module for student in prepared.students}
+    assert_same_weights(modules, copies)
+    words = [copies[name].get_input_embeddings().weight for name in copies]
+    assert words[0] is words[1]
+
+
+def test_algorithm_1_step_for_step(settings, tmp_path):
+    """`thesis`: languages outside, students inside, each student moved as soon as its loss is known."""
+    students = {"both": {"languages": ["en", "tr"]}, "tr": {"languages": ["tr"]}}
+    prepared = prepare(settings(preset="hinton+hidden", recipe="thesis", students=students), "cpu")
+    copies = copied_students(prepared)
+    optimiser = optimiser_of(copies)
+    for step in range(3):
+        batches = prepared.batches.batches(step)
+        for language in ("en", "tr"):
+            for name, student in students.items():
+                if language in student["languages"]:
+                    optimiser.zero_grad(set_to_none=True)
+                    plain_loss(prepared, copies[name], batches[language]).backward()
+                    optimiser.step()
+    trained(prepared, tmp_path, turns=3)
+    assert_same_weights({student.name: student.model.module for student in prepared.students}, copies)
+
+
+def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
+    """The control of the two tests above: with shared embeddings the order of moves matters."""
+    ends = []
+    for recipe, turns in (("corrected", 1), ("thesis", 2)):
+        chosen = settings(preset="hinton+hidden", recipe=recipe, vocabulary={"soft_positions": "masked"})
+        chosen = read_settings({**chosen.model_dump(), "preset": None, "losses": {"mlm": 0.5, "hidden_mse": 0.5}})
+        prepared = prepare(chosen, "cpu")
+        trained(prepared, tmp_path / recipe, turns)
+        ends.append(prepared.students[0].model.module.get_input_embeddings().weight.detach())
+    assert not torch.allclose(*ends, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
+    prepared = prepare(settings(preset=preset), "cpu")
+    found = prepared.step(prepared.batches(0))
+    found.total.backward()
+    assert {name.partition(" ")[0] for name in found.terms} == set(PRESETS[preset].weights)
+    weights = prepared.objective.weights
+    weighted = sum(weights[name.partition(" ")[0]] * float(value) for name, value in found.terms.items())
+    assert float(found.total.detach()) == pytest.approx(weighted, rel=1e-4)
+    for student in prepared.students:
+        gradients = [p.grad for p in student.model.blocks.parameters() if p.grad is not None]
+        assert gradients
+        assert all(torch.isfinite(g).all() for g in gradients)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "gpt2", "electra"])
+@pytest.mark.parametrize("recipe", ["corrected", "published"])
+def test_every_family_can_be_taught(settings, family, recipe):
+    prepared = prepare(settings(family, recipe=recipe), "cpu")
+    found = prepared.step(prepared.batches(0))
+    found.total.backward()
+    assert torch.isfinite(found.total)
+
+
+def padded(batch, amount):
+    fill = {"input_ids": 1, "attention_mask": 0, "labels": IGNORED, "soft": False}
+    return {name: F.pad(tensor, (0, amount), value=fill[name]) for name, tensor in batch.items()}
+
+
+def test_padding_changes_corrected_losses_not_at_all_and_published_ones_much(settings):
+    for recipe, equal in (("corrected", True), ("published", False)):
+        prepared = prepare(settings(recipe=recipe), "cpu")
+        batch = prepared.batches(0)
+        plain, wide = (prepared.step(b).terms for b in (batch, {key: padded(own, 9) for key, own in batch.items()}))
+        same = [abs(float(plain[name]) - float(wide[name])) < 1e-5 + 1e-4 * abs(float(plain[name])) for name in plain]
+        assert all(same) == equal
+
+
+def test_the_published_soft_loss_is_summed_over_positions_and_divided_by_the_batch(settings):
+    prepared = prepare(settings(preset="hinton", recipe="published"), "cpu")
+    key, batch = next(iter(prepared.batches(0).items()))
+    found = prepared.step({key: batch}).terms
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    with torch.no_grad():
+        student = prepared.students[0].model.module(**inputs).logits.flatten(0, 1)
+        teacher = prepared.teacher.model.module(**inputs).logits.flatten(0, 1)
+    expected = losses.soft_divergence(student, teacher, 4.0).sum() / len(batch["input_ids"])
+    (soft,) = (value for name, value in found.items() if name.startswith("soft"))
+    torch.testing.assert_close(soft, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_teacher_runs_once_per_batch_in_eval_mode_without_gradients(settings, monkeypatch):
+    students = {"a": {"languages": ["en", "tr"]}, "b": {"languages": ["en"]}, "c": {"languages": ["en"]}}
+    prepared = prepare(settings(students=students), "cpu")
+    runs = []
+    original = LanguageModel.run
+
+    def run(self, *arguments, **options):
+        if self is prepared.teacher.model:
+            runs.append((self.module.training, torch.is_inference_mode_enabled()))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(LanguageModel, "run", run)
+    prepared.step(prepared.batches(0)).total.backward()
+    assert runs == [(False, True)] * 2  # one for each language, three students of English
+    assert all(p.grad is None for p in prepared.teacher.model.module.parameters())
+
+
+def test_a_trimmed_vocabulary_gives_the_losses_of_the_same_pieces(settings):
+    """MLM and soft targets over the kept pieces only; all other terms are unchanged."""
+    whole, small = (prepare(settings(vocabulary={"trim": trim}), "cpu") for trim in (False, True))
+    batch = small.batches(0)
+    before, after = whole.step(batch).terms, small.step(batch).terms
+    for name in before:
+        if name.startswith(("hidden", "attention", "embedding")):
+            torch.testing.assert_close(before[name], after[name], rtol=1e-4, atol=1e-6)
+        elif name.startswith("mlm"):
+            assert float(after[name]) < float(before[name])  # fewer pieces to choose from
+    kept = small.vocabularies["en"].kept
+    logits = (
+        whole.students[0]
+        .model.module(input_ids=batch["en"]["input_ids"], attention_mask=batch["en"]["attention_mask"])
+        .logits[..., kept]
+    )
+    masked = batch["en"]["labels"] != IGNORED
+    labels = small.students[0].ids(batch["en"]["labels"][masked])
+    torch.testing.assert_close(after["mlm en/en"], F.cross_entropy(logits[masked], labels), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cached_lesson_is_the_lesson(settings, tmp_path, monkeypatch):
+    prepared = prepare(settings(teacher_cache=str(tmp_path / "cache")), "cpu")
+    first = prepared.step(prepared.batches(0))
+    assert len(list(Path(tmp_path / "cache").glob("*.safetensors"))) == 2
+    monkeypatch.setattr(Teacher, "_run", lambda *_: pytest.fail("the teacher ran again"))
+    again = prepared.step(prepared.batches(0))
+    assert {k: float(v) for k, v in first.terms.items()} == {k: float(v) for k, v in again.terms.items()}
+
+
+def test_options_that_align_students(settings, texts):
+    pairs = {"tr-en": [texts["tr"], texts["en"]]}
+    mixed = {"losses": {"adversarial": 0.2, "contrastive": 0.3, "mlm": 0.5}}
+    for contrast, names in (({}, {"en/en", "tr/tr"}), ({"pairs": pairs}, {"tr-en"})):
+        prepared = prepare(settings(**mixed, contrast=contrast), "cpu")
+        found = prepared.step(prepared.batches(0))
+        assert {name.split(" ")[1] for name in found.terms if name.startswith("contrastive")} == names
+        found.total.backward()
+        assert all(p.grad is not None for p in prepared.step.discriminator.parameters())
+        assert "discriminator" in prepared.modules
