@@ -167,6 +167,13 @@ def test_a_ranking_without_cards_or_agreement_has_a_section_too():
     assert "How far rankings agree" not in [panel.title for panel in shown.panels]
 
 
+def test_the_findings_tell_how_steady_the_ranking_is():
+    found = {finding.topic: finding.text for finding in section(ranking_run(methods=("lca", "lca (seed 1)"))).findings}
+    assert found["Rankings"] == "LCA shares 50% of them with LCA of another seed."
+    found = {finding.topic: finding.text for finding in section(ranking_run(methods=("lca", "random"))).findings}
+    assert found["Rankings"] == "The overlap with neurons drawn by lot is 50%."
+
+
 def test_words_are_coloured_by_their_distance_from_the_mean():
     (card,) = section(ranking_run()).cards
     assert card.title == "Neuron 0:1"

@@ -53,6 +53,25 @@ class Table:
     folded: bool = False
 
 
+@dataclass(frozen=True)
+class Word:
+    """A word of a text that is coloured by a value: `level` from −4 (far below) over 0 to 4 (far above)."""
+
+    text: str
+    level: int
+    value: str = ""  # shown beside the word where it stands out, and by pointing at any word
+
+
+@dataclass(frozen=True)
+class Card:
+    """What one neuron reacts to: lists of words, and texts whose words are coloured by its activation."""
+
+    title: str
+    note: str
+    lists: Mapping[str, tuple[str, ...]]
+    texts: tuple[tuple[Word, ...], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Section:
     """All that is shown of one run."""
@@ -66,3 +85,4 @@ class Section:
     tables: tuple[Table, ...]
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
+    cards: tuple[Card, ...] = ()

@@ -10,6 +10,7 @@ from residuum.reports.ablation import ablation_section
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
 from residuum.reports.distillation import distillation_section
+from residuum.reports.feature_transfer import transfer_section
 from residuum.reports.finetuning import finetuning_section
 from residuum.reports.languages import languages_section
 from residuum.reports.pretraining import pretraining_section
@@ -33,6 +34,7 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "probe-languages": languages_section,
     "rank": ranking_section,
     "redundancy": redundancy_section,
+    "transfer": transfer_section,
 }
 
 

@@ -1,0 +1,144 @@
+"""Sets of neurons by a ranking: the top, the bottom, the smallest that suffices, and where in the network they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+
+from residuum.batteries import CONTROL, TASK, Bench, Score
+from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.probing import Probe, TrainedProbe
+from residuum.maths.selection import MinimalSet, minimal_set, top_and_bottom
+
+Neurons = Int[np.ndarray, " neuron"]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """λ1 and λ2 of the probes."""
+
+    l1: float
+    l2: float
+
+
+@dataclass(frozen=True, eq=False)
+class SetScores:
+    """Probes of one set of neurons on the test part: the task, and its control task where it has one, by seed."""
+
+    task: tuple[Score, ...]
+    control: tuple[Score, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """The mean score over the seeds."""
+        return float(np.mean([score.value for score in self.task]))
+
+    @property
+    def control_accuracy(self) -> float:
+        """The mean score on the control task; NaN where there is none."""
+        return float(np.mean([score.value for score in self.control])) if self.control else np.nan
+
+
+def seeded_probes(bench: Bench, neurons: Neurons | None, penalty: Penalty, seeds: int) -> list[Probe]:
+    """A set's probes: the task and, where there is one, the control task, each with every seed."""
+    return [
+        Probe(target, neurons, penalty.l1, penalty.l2, bench.seed + seed)
+        for target in bench.targets
+        for seed in range(seeds)
+    ]
+
+
+def scored_set(bench: Bench, trained: Sequence[TrainedProbe]) -> SetScores:
+    """Scores on the test part of the probes that `seeded_probes` asked for."""
+    scores = bench.score(trained, "test")
+    by_target = {name: tuple(s for s in scores if s.probe.probe.target == name) for name in (TASK, CONTROL)}
+    return SetScores(by_target[TASK], by_target[CONTROL])
+
+
+def selection_table(
+    bench: Bench, oracle: TrainedProbe, orders: Mapping[str, Neurons], shares: Sequence[float], penalty: Penalty
+) -> pd.DataFrame:
+    """Accuracy with only the top or bottom neurons (Durrani et al. 2021, tables 1, 4, 5), on the test part.
+
+    `kept`: the oracle probe without retraining, which sees 0 in all other neurons. `retrained`: a probe of its own,
+    with the interval `low` to `high` over sentences. The rows of `random` are what neurons drawn by lot give.
+    """
+    cells, sets = [], []
+    for method, share in product(orders, shares):
+        for name, neurons in zip(("top", "bottom"), top_and_bottom(orders[method], share), strict=True):
+            cells.append({"method": method, "share": share, "set": name, "neurons": len(neurons)})
+            sets.append(np.sort(neurons))
+    kept = bench.score([oracle.keeping(neurons) for neurons in sets], "test")
+    probes = [Probe(TASK, neurons, penalty.l1, penalty.l2, bench.seed) for neurons in sets]
+    retrained = bench.score(bench.train(probes), "test")
+    for cell, before, after in zip(cells, kept, retrained, strict=True):
+        interval = bench.interval(after, "test")
+        cell |= {
+            "kept": before.value,
+            "retrained": after.value,
+            "low": float(interval.low),
+            "high": float(interval.high),
+        }
+    return pd.DataFrame(cells)
+
+
+def smallest_set(bench: Bench, order: Neurons, oracle_on_dev: float, delta: float, penalty: Penalty) -> MinimalSet:
+    """The smallest head of a ranking whose own probe is within `delta` of the oracle on the development part."""
+    score_sets = bench.set_scorer("dev", l1=penalty.l1, l2=penalty.l2)
+    return minimal_set(order, score_sets, oracle_on_dev - delta)
+
+
+def minimal_table(bench: Bench, sets: Mapping[str, tuple[int, float, SetScores]]) -> pd.DataFrame:
+    """All neurons beside the minimal set (Durrani et al. 2021, table 7), on the test part.
+
+    accuracy is the mean over seeds, sd their deviation, low and high the interval of
+    that mean over sentences; dev is what the choice was made by.
+    """
+    rows = []
+    whole = max(size for size, _, _ in sets.values())
+    for name, (size, dev, scores) in sets.items():
+        interval = bench.interval(scores.task, "test")
+        values = [score.value for score in scores.task]
+        rows.append(
+            {
+                "set": name,
+                "neurons": size,
+                "share": size / whole,
+                "dev": dev,
+                "accuracy": scores.accuracy,
+                "sd": float(np.std(values, ddof=1)) if len(values) > 1 else np.nan,
+                "low": float(interval.low),
+                "high": float(interval.high),
+                "control": scores.control_accuracy,
+                "selectivity": scores.accuracy - scores.control_accuracy,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def growth_table(minimal: MinimalSet) -> pd.DataFrame:
+    """The sizes that were tried on the way to the minimal set, and how each scored on the development part."""
+    sizes, scores = zip(*minimal.tried, strict=True)
+    return pd.DataFrame({"neurons": sizes, "dev": scores, "required": minimal.required})
+
+
+def spread_table(sets: Mapping[tuple[str, str], Neurons], layout: NeuronLayout) -> pd.DataFrame:
+    """How many neurons of each (method, set) lie in each layer (Durrani et al. 2021, figures 2 and 3)."""
+    tables = [
+        pd.DataFrame(
+            {
+                "method": method,
+                "set": name,
+                "layer": layout.layers,
+                "neurons": layout.spread(neurons),
+                "share": layout.spread(neurons) / len(neurons),
+            }
+        )
+        for (method, name), neurons in sets.items()
+    ]
+    return pd.concat(tables, ignore_index=True)

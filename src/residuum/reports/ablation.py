@@ -1,0 +1,92 @@
+"""The section of an `ablate` run: what probes lose when neurons are silenced, layer by layer."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from residuum.errors import StoreError
+from residuum.reports.charts import Series, line_chart
+from residuum.reports.content import Finding, Panel, Section, Table, View
+from residuum.reports.wording import CONFIDENCE, interval
+from residuum.results import Run
+
+COLUMNS = ("set", "share", "neurons", "probe", "layer", "intact", "masked", "running", "low", "high", "drop", "change")
+CAPTION = (
+    "Scores on the test part: with the intact model (intact), with neurons hidden from the probe only (masked), and "
+    "with neurons silenced in the running model (running, with its interval and what is lost). `change` is how far "
+    "the words moved; `retrained` are probes that learnt from the ablated model."
+)
+VERBS = {"zero": "set to zero", "mean": "set to their means", "keep": "kept while the others of their layers go"}
+
+
+def ablation_section(run: Run, source: str = "") -> Section:
+    """Whether the model uses what its neurons encode."""
+    frame = _checked(run, source or "This run")
+    whole = frame.loc[frame["layer"].isna()]
+    return Section(
+        command=run.command,
+        title=f"Does {run.config['model']} use the neurons that encode {run.config['task']}?",
+        source=source,
+        facts={"sets of neurons": f"{len(whole):,}", "intact": f"{whole['intact'].iloc[0]:.3f}"},
+        findings=tuple(_findings(run, whole)),
+        panels=tuple(_panels(frame)),
+        tables=(
+            Table("ablation", frame, CAPTION),
+            Table("neurons", run.tables["neurons"], "The neurons of each set.", folded=True),
+        ),
+        config=run.config,
+        environment=run.environment,
+    )
+
+
+def _checked(run: Run, source: str) -> pd.DataFrame:
+    found = list(run.tables["ablation"].columns) if "ablation" in run.tables else []
+    if missing := [column for column in COLUMNS if column not in found]:
+        raise StoreError(
+            f"{source} is no whole ablation: its table ablation has no {', '.join(missing)}. Run `ablate` again with "
+            "--fresh."
+        )
+    return run.tables["ablation"]
+
+
+def _findings(run: Run, whole: pd.DataFrame) -> list[Finding]:
+    return [
+        Finding(
+            f"{row['set'].capitalize()}, {row['share']:.1%}",
+            f"With {row['neurons']:,} neurons {VERBS[run.config['how']]}, the probe of all layers falls from "
+            f"{row['intact']:.3f} to {row['masked']:.3f} where only the probe misses them, and to {row['running']:.3f} "
+            f"({CONFIDENCE} interval {interval(row['low'], row['high'])}) where the running model does.",
+        )
+        for row in whole.to_dict("records")
+    ] + [Finding("Data", f"{note}.") for note in run.config.get("notes", [])]
+
+
+def _panels(frame: pd.DataFrame) -> list[Panel]:
+    layers = frame.loc[frame["layer"].notna()]
+    scores, changes = [], []
+    for name, share in dict.fromkeys(zip(layers["set"], layers["share"], strict=True)):
+        rows = layers.loc[(layers["set"] == name) & (layers["share"] == share)]
+        x = rows["layer"].astype(int).tolist()
+        lines = [Series(key, x, rows[key].tolist()) for key in ("intact", "masked")]
+        lines.append(Series("running", x, rows["running"].tolist(), rows["low"].tolist(), rows["high"].tolist()))
+        if rows["retrained"].notna().all():
+            lines.append(Series("retrained", x, rows["retrained"].tolist()))
+        key, label = f"{name} {share}", f"{name}, {share:.1%}"
+        figure = line_chart(lines, x="layer", y="score", step=max(1, -(-len(x) // 13)))
+        scores.append(View(key, label, figure, "ablation", {"set": name, "share": f"{share:.7g}"}))
+        changes.append(Series(label, x, rows["change"].tolist()))
+    moved = line_chart(changes, x="layer", y="distance moved")
+    return [
+        Panel(
+            "Probes of each layer",
+            "Masked: the probe does not see the neurons. Running: the model does not have them, so layers above them "
+            "compute without them. Where running falls below masked, the model used them.",
+            tuple(scores),
+            choice="Silenced",
+        ),
+        Panel(
+            "How far words moved",
+            "Distance of the test words from where they are in the intact model, as a share of their spread there.",
+            (View("change", "change", moved, "ablation"),),
+        ),
+    ]
