@@ -57,7 +57,7 @@ def check_no_fresh_weights(module: PreTrainedModel, info: dict[str, Any], name: 
             "they would be random. Give a folder whose weights match its config.json."
         )
     if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
-        module.pooler = None
+        setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
 
 
 def layer_count(module: nn.Module) -> int:
@@ -195,7 +195,7 @@ def _number_blocks(blocks: Sequence[nn.Module]) -> None:
     for place, block in enumerate(blocks):
         for part in block.modules():
             if isinstance(getattr(part, "layer_idx", None), int):
-                part.layer_idx = place  # pyright: ignore[reportAttributeAccessIssue]
+                part.layer_idx = place  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
 @torch.inference_mode()

@@ -77,7 +77,7 @@ def main(out: str, *options: str) -> None:
 
     At step `kill_at` the process kills itself; with `kill_in` that happens at that call of a checkpoint's writer.
     """
-    settings: dict[str, Any] = {"steps": 30, "learning_rate": 0.01, "checkpoint_every": 4, "log_every": 3}
+    settings: dict[str, Any] = {"steps": 30, "learning_rate": 0.01, "checkpoint_every": 8, "log_every": 3}
     settings |= {name: int(value) for name, value in (option.split("=") for option in options)}
     task = regression(size=settings.pop("size", 8), dropout=settings.pop("dropout", 30) / 100)
     kill_at, number = settings.pop("kill_at", 0), settings.pop("signal", signal.SIGKILL)

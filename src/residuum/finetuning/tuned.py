@@ -111,11 +111,12 @@ def _seeds(seeds: int | Sequence[int], first: int) -> list[int]:
 def _corpora(task: Task, data: Any, **options: Any) -> TaskCorpora:
     if isinstance(data, TaskCorpora):
         return data
-    if data is None and task.hub is None:
+    source = data if data is not None else task.hub
+    if source is None:
         raise SettingError(
             f"The task {task.name!r} has no data of its own; give a corpus, a folder, a file or a hub name."
         )
-    return read_task(task, data if data is not None else task.hub, **options)
+    return read_task(task, source, **options)
 
 
 def _fingerprints(corpora: TaskCorpora) -> dict[str, Any]:

@@ -72,8 +72,8 @@ def _findings(run: Run) -> list[Finding]:
     found = [
         Finding(
             "Size",
-            f"{summary['neurons']:,} neurons of the embeddings and {summary['layers']} of {summary['layers before']} layers "
-            f"reach {summary['metric']} {summary['score']:.3f} ({interval(*summary['interval'])}); all neurons of all "
+            f"{summary['neurons']:,} neurons of the embeddings and {summary['layers']} of {summary['layers before']} "
+            f"layers reach {summary['metric']} {summary['score']:.3f} ({interval(*summary['interval'])}); all neurons of all "
             f"layers reach {summary['oracle']:.3f}.",
         ),
         Finding(
@@ -106,8 +106,8 @@ def _curve_panel(run: Run) -> Panel:
     views = tuple(View(cost, axis, _curve(curve, cost, axis, metric), table="curve") for cost, axis in AXES.items())
     return Panel(
         "Score over size",
-        f"The {metric} on test of every set of neurons that was tried, with 95 % intervals over sentences. The front was "
-        "found on dev.",
+        f"The {metric} on test of every set of neurons that was tried, with 95 % intervals over sentences. The front "
+        "was found on dev.",
         views,
         choice="Size in",
     )

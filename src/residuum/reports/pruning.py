@@ -55,6 +55,7 @@ def _panels(run: Run) -> tuple[Panel, ...]:
         Series(label, rows["layer"].tolist(), rows["value"].tolist())
         for label, rows in (("kept", table.loc[table["kept"]]), ("dropped", table.loc[~table["kept"]]))
     ]
-    axis = AXES.get(run.config["by"], run.config["by"])
-    view = View("value", run.config["by"], line_chart(lines, x="layer", y=axis, step=1), table="layers")
+    by = str(run.config["by"])
+    axis = AXES.get(by, by)
+    view = View("value", by, line_chart(lines, x="layer", y=axis, step=1), table="layers")
     return (Panel("What decided", "The measured value of every layer.", (view,)),)

@@ -22,8 +22,8 @@ NOTES = {
 def retrieval_section(run: Run, source: str = "") -> Section:
     """How well these models align languages."""
     table = _checked(run, source or "This run")
-    single = table[table["layer"].notna()]
-    panels = (_curves(single),) if single.groupby(["query", "candidates", "score"])["layer"].nunique().max() > 1 else ()
+    single = table.loc[table["layer"].notna()]
+    panels = (_curves(single),) if single["layer"].nunique() > 1 else ()
     return Section(
         command=run.command,
         title=f"Does a sentence find its translation with {listed(run.summary.get('models', ['this model']))}?",
@@ -52,7 +52,7 @@ def _facts(table: pd.DataFrame) -> dict[str, str]:
     pairs = table.drop_duplicates("pair")
     return {
         "pairs of languages": f"{len(pairs):,}",
-        "pairs of sentences": f"{int(pairs['sentences'].sum()):,}",
+        "pairs of sentences": f"{sum(pairs['sentences'].tolist()):,}",
         "best accuracy": f"{table['accuracy'].max():.3f}",
     }
 
@@ -96,17 +96,19 @@ def _curves(single: pd.DataFrame) -> Panel:
 
 
 def _chart(rows: pd.DataFrame) -> go.Figure:
+    ordered = rows.sort_values("layer")
     lines = [
         Series(
-            name=f"{query} → {candidates}",
+            name=str(direction),
             x=own["layer"].astype(int).tolist(),
             y=own["accuracy"].tolist(),
             low=own["low"].tolist(),
             high=own["high"].tolist(),
         )
-        for (query, candidates), own in rows.sort_values("layer").groupby(["query", "candidates"], sort=False)
+        for direction, own in ordered.groupby(ordered["query"] + " → " + ordered["candidates"], sort=False)
     ]
-    depth = int(rows["layer"].max()) - int(rows["layer"].min())
+    layers = ordered["layer"].astype(int).tolist()
+    depth = layers[-1] - layers[0]
     return line_chart(lines, x="layer", y="accuracy", step=max(1, -(-depth // 12)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -59,6 +59,6 @@ def _read(logits: Logits, part: Part, collate: Collator, device: torch.device) -
 
     with torch.inference_mode():
         return [
-            (examples, logits(send_to_device(collate(examples), device)).float().cpu())
+            (examples, logits(cast(Batch, send_to_device(collate(examples), device))).float().cpu())
             for examples in length_sorted(part.examples, BATCH)
         ]

@@ -1,0 +1,167 @@
+"""The text that a pretraining reads: sentences by language, translations, and what is left out of them."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from residuum.corpus.files import malformed, numbered_lines
+from residuum.errors import CorpusError
+from residuum.pretraining.config import PairSource, PretrainConfig, filled_in
+from residuum.samples import LANGUAGES, sample_text
+
+
+@dataclass(frozen=True)
+class PairedText:
+    """Translations from one source, with the counts of what was left out."""
+
+    name: str
+    languages: tuple[str, str]
+    sentences: list[tuple[str, str]]
+    weight: float = 1.0
+    read: int = 0
+    blank: int = 0
+    too_long: int = 0
+    excluded: int = 0
+
+
+@dataclass(frozen=True)
+class Texts:
+    """All that is trained on (`sentences` by language, `pairs`) and what is kept back for measuring."""
+
+    sentences: dict[str, list[str]]
+    held_out: dict[str, list[str]]
+    pairs: list[PairedText]
+    retrieval: dict[str, list[tuple[str, str]]]
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all sentences."""
+        digest = hashlib.blake2b(digest_size=16)
+        parts: Iterable[Iterable[str]] = (
+            *self.sentences.values(),
+            *self.held_out.values(),
+            *((first + "\t" + second for first, second in paired.sentences) for paired in self.pairs),
+        )
+        for part in parts:
+            for line in part:
+                digest.update(line.encode() + b"\n")
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+
+def read_texts(config: PretrainConfig) -> Texts:
+    """Read all files, take held-out sentences away, and leave out pairs that occur in a retrieval set."""
+    retrieval = {
+        name: _read_files(chosen.files).sentences for name, chosen in sorted(config.evaluation.retrieval.items())
+    }
+    forbidden = {_key(line) for path in config.exclude for line in _lines(path)}
+    forbidden |= {_key(side) for pairs in retrieval.values() for pair in pairs for side in pair}
+    pairs = [without(_read_pairs(source, config.seed), forbidden) for source in config.pairs]
+    sentences, held_out = {}, {}
+    for language, files in config.text.items():
+        lines = list(dict.fromkeys(line for path in files for line in _lines(path) if line))
+        if not lines:
+            raise CorpusError(f"text.{language} holds no sentence; give files with at least one line.")
+        kept, held_out[language] = _split(lines, config.evaluation.held_out, config.seed)
+        sentences[language] = kept + _sampled(language, config)
+    return Texts(sentences, held_out, pairs, retrieval)
+
+
+def without(paired: PairedText, forbidden: set[str]) -> PairedText:
+    """The pairs of which neither side is forbidden, letter for letter but for case, spaces and punctuation."""
+    kept = [pair for pair in paired.sentences if not any(_key(side) in forbidden for side in pair)]
+    if not kept:
+        raise CorpusError(f"{paired.name}: all {len(paired.sentences)} pairs occur in retrieval sets; give other text.")
+    return replace(paired, sentences=kept, excluded=len(paired.sentences) - len(kept))
+
+
+def _read_pairs(source: PairSource, seed: int) -> PairedText:
+    if source.sample is not None:
+        found = _sampled_pairs(source.languages, source.sample, seed)
+    elif source.table is not None:
+        found = _read_table(source.table, source.columns)
+    else:
+        assert source.files is not None
+        found = _read_files(source.files)
+    return replace(_short_ones(found, source.longest), languages=source.languages, weight=source.weight)
+
+
+def _short_ones(paired: PairedText, longest: int | None) -> PairedText:
+    if longest is None:
+        return paired
+    kept = [pair for pair in paired.sentences if max(len(side.split()) for side in pair) <= longest]
+    return replace(paired, sentences=kept, too_long=len(paired.sentences) - len(kept))
+
+
+def _read_files(files: tuple[str, str]) -> PairedText:
+    first, second = (list(_lines(path)) for path in files)
+    if len(first) != len(second):
+        raise CorpusError(
+            f"{files[0]} has {len(first)} lines and {files[1]} has {len(second)}; expected as many in both."
+        )
+    return _of_rows(Path(files[0]).name, zip(first, second, strict=True))
+
+
+def _read_table(path: str, columns: tuple[int, int]) -> PairedText:
+    rows = []
+    for file in _files(path):
+        for number, line in numbered_lines(file):
+            cells = line.split("\t")
+            if len(cells) <= max(columns):
+                raise malformed(file, number, f"{len(cells)} columns", f"at least {max(columns) + 1}")
+            rows.append((cells[columns[0]].strip(), cells[columns[1]].strip()))
+    return _of_rows("/".join(Path(path).parts[-2:]), rows)
+
+
+def _sampled_pairs(languages: tuple[str, str], size: int, seed: int) -> PairedText:
+    for language in languages:
+        if language not in LANGUAGES:
+            raise CorpusError(f"The sample grammar has no {language!r}; it has {', '.join(LANGUAGES)}.")
+    text = sample_text("translation", language="-".join(languages), size=size, seed=seed)
+    rows = [line.split("\t") for line in text.splitlines()]
+    return _of_rows("sample grammar", [(first, second) for first, second in rows])
+
+
+def _of_rows(name: str, rows: Iterable[tuple[str, str]]) -> PairedText:
+    rows = list(rows)
+    whole = [row for row in rows if all(row)]
+    return PairedText(name, ("", ""), list(dict.fromkeys(whole)), read=len(rows), blank=len(rows) - len(whole))
+
+
+def _lines(path: str) -> Iterator[str]:
+    """The sentences of all files that a path with wildcards names; of a table, its first column."""
+    for file in _files(path):
+        for _, line in numbered_lines(file):
+            yield line.partition("\t")[0].strip() if file.suffix == ".tsv" else line.strip()
+
+
+def _files(path: str) -> list[Path]:
+    place = Path(filled_in(path)).absolute()
+    found = sorted(file for file in Path(place.anchor).glob(str(place.relative_to(place.anchor))) if file.is_file())
+    if not found:
+        raise CorpusError(f"{path} names no file; expected a text file or a pattern that matches some.")
+    return found
+
+
+def _split(lines: list[str], held_out: int, seed: int) -> tuple[list[str], list[str]]:
+    """The lines but for some drawn ones, and those; never more than a tenth."""
+    chosen = np.random.default_rng(seed).permutation(len(lines))[: min(held_out, len(lines) // 10)]
+    away: set[int] = set(chosen.tolist())
+    return [line for place, line in enumerate(lines) if place not in away], [lines[place] for place in sorted(away)]
+
+
+def _sampled(language: str, config: PretrainConfig) -> list[str]:
+    if not config.sample_text or language not in LANGUAGES:
+        return []
+    return sample_text("text", language=language, size=config.sample_text, seed=config.seed).splitlines()
+
+
+def _key(text: str) -> str:
+    """What two spellings of the same sentence share."""
+    return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
