@@ -152,8 +152,8 @@ def _check_head(model: LanguageModel) -> None:
     model.module.eval()
     batch = probe_batch(model.module)
     assert model.head is not None
-    states = model.run(batch["input_ids"], batch["attention_mask"]).hidden[-1]
-    mine, theirs = model.head.projection(model.head.transform(states)), model.module(**batch).logits
+    states = model.run(batch["input_ids"], batch["attention_mask"]).hidden[-1].flatten(0, 1)
+    mine, theirs = model.head.projection(model.head.transform(states)), model.module(**batch).logits.flatten(0, 1)
     model.module.train(was_training)
     if not torch.allclose(mine, theirs, atol=TOLERANCE, rtol=TOLERANCE):
         raise ModelError(f"The head of {type(model.module).__name__} does more than is known; it cannot be distilled.")

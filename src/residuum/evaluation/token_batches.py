@@ -22,7 +22,7 @@ def token_windows(
 
     `source` says where the texts are from when one of them has no token.
     """
-    aligned = Aligner(tokenizer, window, overlap=0).align(texts, [[] for _ in texts])
+    aligned = Aligner(tokenizer, window, overlap=0.0).align(texts, [[] for _ in texts])
     for number, (text, one) in enumerate(zip(texts, aligned, strict=True), 1):
         if not sum(len(part.content) for part in one.windows):
             raise CorpusError(f"Sentence {number} of {source} ({text[:60]!r}) has no token; take it out.")

@@ -63,7 +63,7 @@ class NeuronLayout:
         """How many of the columns lie in each layer (Durrani et al. 2021, figures 2 and 3)."""
         return np.bincount(self.positions[check_columns(columns, self.n_neurons)], minlength=len(self.widths))
 
-    def format(self, columns: Iterable[int]) -> list[str]:
+    def format(self, columns: Iterable[int] | Int[np.ndarray, " neuron"]) -> list[str]:
         """Columns → `layer:index` ids."""
         checked = check_columns(np.fromiter(columns, int), self.n_neurons)
         places = np.searchsorted(self.starts, checked, side="right") - 1

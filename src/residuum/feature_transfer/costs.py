@@ -1,0 +1,87 @@
+"""What each number of layers costs: weights, bytes and time, end to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from residuum.corpus import Corpus
+from residuum.feature_transfer.classifiers import Classifier, classifier_bytes
+from residuum.feature_transfer.predicting import Predictor, Unit
+from residuum.feature_transfer.truncation import saved_parameters, size_of, truncated
+from residuum.maths.statistics import Interval, bootstrap
+from residuum.models import Model, only_first_layers
+from residuum.vocabularies import Vocabulary
+
+SAMPLE = 64  # sentences that are timed
+REPEATS = 7
+
+Costs = dict[int, dict[str, float]]
+"""Of each layer: `layers`, `neurons`, `parameters`, `bytes` and `ms` of a network up to it and a probe on all of it."""
+
+
+def layer_costs(model: Model, n_rows: int, vocabulary: Vocabulary | None, sample: Corpus, unit: Unit) -> Costs:
+    """What a network up to each layer costs; bytes are those of weights and classifier, ms those of one sentence."""
+    costs: Costs = {}
+    for layer in range(model.n_layers + 1):
+        network = truncated(model, layer)
+        size, saved = size_of(network), saved_parameters(network, vocabulary)
+        neurons = sum(model.widths[: layer + 1])
+        costs[layer] = {
+            "layers": layer,
+            "neurons": neurons,
+            "parameters": size.parameters - saved,
+            "bytes": size.n_bytes - 4 * saved + classifier_bytes(n_rows, neurons),
+            "ms": _milliseconds(model, layer, n_rows, sample, unit),
+        }
+    return costs
+
+
+def speed_up(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Interval:
+    """How many times faster `fast` is: the ratio of total times, with the bootstrap interval over paired repeats.
+
+    The two take turns, so that what else the machine does meanwhile meets both.
+    """
+    for work in (slow, fast):  # the first calls fill caches
+        work()
+    times = np.array([[_seconds(slow), _seconds(fast)] for _ in range(repeats)])
+    return bootstrap(lambda chosen: times[chosen, 0].sum() / times[chosen, 1].sum(), repeats)
+
+
+def classifier_speed_up(slow: Classifier, fast: Classifier, n_rows: int = 10_000, repeats: int = REPEATS) -> Interval:
+    """The same of the classifiers alone, on random activations of `n_rows` words."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((n_rows, c.n_neurons), np.float32) for c in (slow, fast))
+    return speed_up(lambda: slow.decide(x), lambda: fast.decide(y), repeats)
+
+
+def sentence_milliseconds(predictor: Predictor, sample: Corpus, repeats: int = 3) -> float:
+    """Milliseconds of a sentence, text in and label out, at the best of some repeats."""
+    predictor.predict_corpus(sample)
+    return 1e3 * min(_seconds(lambda: predictor.predict_corpus(sample)) for _ in range(repeats)) / len(sample)
+
+
+def sampled(corpus: Corpus, size: int = SAMPLE) -> Corpus:
+    """Sentences to time, spread evenly over a corpus."""
+    places = np.unique(np.linspace(0, len(corpus) - 1, min(size, len(corpus))).astype(int))
+    return corpus.select(places.tolist())
+
+
+def _milliseconds(model: Model, layer: int, n_rows: int, sample: Corpus, unit: Unit) -> float:
+    widths = model.widths[: layer + 1]
+    every = Classifier(
+        weight=np.zeros((n_rows, sum(widths)), np.float32),
+        bias=np.zeros(n_rows, np.float32),
+        layers=np.repeat(np.arange(layer + 1), widths),
+        indices=np.concatenate([np.arange(width) for width in widths]),
+    )
+    with only_first_layers(model, layer):
+        return sentence_milliseconds(Predictor(model, every, unit), sample, repeats=2)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -1,0 +1,152 @@
+"""`FeatureTransfer`: the same as `transfer`, as an estimator of scikit-learn."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from residuum.corpus import Corpus, read_corpus
+from residuum.errors import SettingError
+from residuum.feature_transfer.predicting import Predictor
+from residuum.feature_transfer.product import load_product
+from residuum.feature_transfer.scoring import prediction_score
+from residuum.feature_transfer.settings import STEPS, THRESHOLDS
+from residuum.feature_transfer.texts import Text, labelled_corpus
+from residuum.feature_transfer.transferring import Transfer, transfer
+from residuum.maths.probing import Recipe
+from residuum.models import Model
+from residuum.results import read_run
+from residuum.tasks import Task, TaskCorpora, labels_of, named_task
+
+
+class FeatureTransfer(BaseEstimator):
+    """The fewest layers and neurons of a model that do a task, with a classifier on them.
+
+    Settings are those of `transfer`. `fit` takes a labelled corpus, or texts and their labels; `out` is where the
+    result is written (for this process only where it is None, until `save`).
+
+    Attributes after `fit`: `result_` (the tables), `predictor_`, `classes_` and `n_neurons_`.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | os.PathLike[str],
+        task: str | Task = "upos",
+        *,
+        out: str | os.PathLike[str] | None = None,
+        steps: Sequence[str] = STEPS,
+        layer_loss: float = 0.01,
+        neuron_loss: float = 0.01,
+        thresholds: Sequence[float] = THRESHOLDS,
+        representatives: str = "medoid",
+        budget: str | None = None,
+        trim: bool = False,
+        penalty: str = "1e-5,1e-5",
+        recipe: Recipe | None = None,
+        pooling: str = "last",
+        position: str = "auto",
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.model = model
+        self.task = task
+        self.out = out
+        self.steps = steps
+        self.layer_loss = layer_loss
+        self.neuron_loss = neuron_loss
+        self.thresholds = thresholds
+        self.representatives = representatives
+        self.budget = budget
+        self.trim = trim
+        self.penalty = penalty
+        self.recipe = recipe
+        self.pooling = pooling
+        self.position = position
+        self.seed = seed
+        self.device = device
+
+    def fit(
+        self,
+        corpus: Corpus | TaskCorpora | str | os.PathLike[str] | Iterable[Text],
+        labels: Sequence[Any] | None = None,
+        **reading: Any,
+    ) -> FeatureTransfer:
+        """Choose layers and neurons and train the classifier.
+
+        `corpus` is what `transfer` takes; or texts (of a word task also lists of words, of pairs two segments each)
+        with their `labels`, which are cut into training, development and test parts by the seed.
+        """
+        task = named_task(self.task)
+        if labels is not None:
+            corpus = labelled_corpus(corpus, labels, unit=task.unit, regression=task.regression)  # pyright: ignore[reportArgumentType]
+            task = Task(task.name, "labels", task.unit, task.metric, task.regression)
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in ("task", "out")}
+        folder = self._temporary_folder() if self.out is None else self.out
+        self._adopt(transfer(corpus=corpus, task=task, out=folder, progress=False, **settings, **reading))  # pyright: ignore[reportArgumentType]
+        return self
+
+    def predict(self, texts: Iterable[Text]) -> list[list[str | None]] | np.ndarray:
+        """The label of each text as an array, or of a word task a list of labels for each text."""
+        found = self._fitted().predict(texts)
+        return found if self.predictor_.unit.unit == "word" else np.array(found)
+
+    def score(
+        self, corpus: Corpus | str | os.PathLike[str] | Iterable[Text], labels: Sequence[Any] | None = None
+    ) -> float:
+        """Accuracy (of a regression Pearson's r) on a labelled corpus, or on texts and their labels."""
+        task, predictor = named_task(self.task), self._fitted()
+        if labels is not None:
+            predicted, truth = predictor.predict(corpus), labels  # pyright: ignore[reportArgumentType]
+        else:
+            whole = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, regression=task.regression or None)  # pyright: ignore[reportArgumentType]
+            predicted, truth = predictor.predict_corpus(whole), labels_of(whole, task)
+        return prediction_score(predicted, truth, unit=task.unit, regression=task.regression)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Copy the folder that `fit` wrote; `load`, `residuum predict` and plain transformers read it."""
+        self._fitted()
+        target = Path(folder)
+        if target.exists() and any(target.iterdir()):
+            raise SettingError(f"{target} is not empty; choose another folder.")
+        shutil.copytree(self.result_.folder, target, dirs_exist_ok=True)
+        return target
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, device: str = "auto") -> FeatureTransfer:
+        """An estimator that was fitted, from its folder."""
+        place = Path(folder)
+        run = read_run(place)
+        known = cls.__init__.__kwdefaults__ or {}
+        kept = {name: run.config[name] for name in known if name in run.config and name != "recipe"}
+        found = cls(run.config["model"], run.config["task"], **{**kept, "out": folder, "device": device})
+        found._adopt(Transfer(run, place), load_product(place, device=device))
+        return found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")
+
+    def _temporary_folder(self) -> str:
+        """A folder that is there as long as this object is."""
+        folder = tempfile.mkdtemp(prefix="residuum-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+    def _adopt(self, result: Transfer, predictor: Predictor | None = None) -> None:
+        self.result_ = result
+        self.predictor_ = result.predictor if predictor is None else predictor
+        self.classes_ = np.array(self.predictor_.classifier.labels)
+        self.n_neurons_ = self.predictor_.classifier.n_neurons
+
+    def _fitted(self) -> Predictor:
+        if not hasattr(self, "predictor_"):
+            raise NotFittedError("This FeatureTransfer is not fitted yet; call fit first, or load a folder.")
+        return self.predictor_

@@ -1,0 +1,49 @@
+"""Lines in, labelled lines out: what `residuum predict` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from residuum.errors import CorpusError
+from residuum.feature_transfer.predicting import BATCH, Predictor
+from residuum.feature_transfer.product import load_product
+
+NO_LABEL = "_"
+
+
+def label_lines(
+    folder: str | Path, lines: Iterable[str], *, batch_size: int = BATCH, device: str = "auto"
+) -> Iterator[str]:
+    """One answer for each line, `batch_size` lines at a time.
+
+    Words: a line `word<tab>tag` for each, and an empty line after the sentence, as column files have it. Sentences:
+    the label or number. An empty line is answered by an empty one.
+    """
+    predictor = load_product(folder, device=device)
+    numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
+    while batch := list(islice(numbered, batch_size)):
+        texts = [_text(line, number, predictor) for number, line in batch if line.strip()]
+        answers = iter(predictor.predict(texts, batch_size=batch_size))
+        for _, line in batch:
+            yield _shown(line, next(answers), predictor) if line.strip() else ""
+
+
+def _text(line: str, number: int, predictor: Predictor) -> str | tuple[str, ...]:
+    if not predictor.unit.pairs:
+        return line
+    segments = tuple(line.split("\t"))
+    if len(segments) != 2 or not all(segment.strip() for segment in segments):
+        raise CorpusError(
+            f"Line {number} has {len(segments)} segments; expected two with a tab between: the task is about pairs."
+        )
+    return segments
+
+
+def _shown(line: str, answer: Any, predictor: Predictor) -> str:
+    if predictor.unit.unit == "sentence":
+        return answer if isinstance(answer, str) else f"{answer:.4f}"
+    rows = [f"{word}\t{NO_LABEL if tag is None else tag}" for word, tag in zip(line.split(), answer, strict=True)]
+    return "\n".join([*rows, ""])

@@ -1,0 +1,267 @@
+"""`transfer` end to end: what is chosen, what is written, what is said when it cannot be done."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import transformers as hf
+from safetensors.numpy import load_file
+from tagged_words import RECIPE, numbered_corpus, tagged_corpus
+
+from residuum.batteries import Bench
+from residuum.errors import CorpusError, ModelError, SettingError, StoreError
+from residuum.feature_transfer import predict, transfer
+from residuum.feature_transfer.product import load_product
+from residuum.models import load_model
+from residuum.results import read_run
+
+LOSS = 0.1
+MADE = {"trim": True, "narrow": True, "layer_loss": LOSS, "neuron_loss": LOSS}
+TEXTS = ["the quick fox jumps over a dog", "a model reads", "word"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return tagged_corpus()
+
+
+@pytest.fixture(scope="module")
+def made(tiny_folder, corpus, tmp_path_factory):
+    out = tmp_path_factory.mktemp("transfer") / "upos"
+    return run(tiny_folder(), corpus, out, **MADE)
+
+
+def run(model, corpus, out, **settings):
+    return transfer(model, corpus, "upos", out, recipe=RECIPE, progress=False, **settings)
+
+
+def test_the_steps_shrink_the_model_and_keep_the_score(made):
+    steps = made.frame.set_index("step")
+    assert list(steps.index[:5]) == ["oracle", "LayerSelector", "clustering", "feature selection", "as saved"]
+    assert steps["neurons"].iloc[:4].is_monotonic_decreasing
+    assert steps.loc["feature selection", "neurons"] < steps.loc["oracle", "neurons"]
+    assert steps.loc["LayerSelector", "dev"] >= (1 - LOSS) * steps.loc["oracle", "dev"]
+    assert steps.loc["feature selection", "dev"] >= (1 - LOSS) * steps.loc["LayerSelector", "dev"]
+    assert steps.loc["as saved", "parameters"] < steps.loc["oracle", "parameters"]
+    assert (steps["low"].dropna() <= steps["test"][steps["low"].notna()]).all()
+
+
+def test_what_is_saved_scores_as_the_probe_did(tiny_folder, corpus, tmp_path):
+    result = run(tiny_folder(), corpus, tmp_path)
+    steps = result.frame.set_index("step")
+    assert steps.loc["as saved", "test"] == pytest.approx(steps.loc["feature selection", "test"])
+
+
+def test_the_product_tags_sentences_that_it_never_saw(made):
+    unseen = tagged_corpus(50, seed=7)
+    found = made.predict([" ".join(words) for words in unseen.sentences])
+    right = [a == b for x, y in zip(found, unseen.labels["upos"], strict=True) for a, b in zip(x, y, strict=True)]
+    assert np.mean(right) > made.run.summary["baselines"]["majority"] + 0.1
+
+
+def test_moved_and_loaded_in_another_process_without_the_model_it_predicts_the_same(corpus, tmp_path):
+    from tiny import save_model
+
+    source = save_model("bert", tmp_path / "source")
+    result = run(source, corpus, tmp_path / "made")
+    expected = result.predict(TEXTS)
+    shutil.rmtree(source)
+    shutil.move(tmp_path / "made", tmp_path / "elsewhere")
+    check = f"import residuum; print(list(residuum.predict({str(tmp_path / 'elsewhere')!r}, {TEXTS!r})))"
+    shown = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    assert shown.splitlines()[-1] == str(expected)
+
+
+def test_plain_transformers_and_safetensors_give_the_same_labels(made):
+    """The folder as someone without this package would use it."""
+    network, tokenizer = hf.AutoModel.from_pretrained(made.folder), hf.AutoTokenizer.from_pretrained(made.folder)
+    parts = load_file(made.folder / "classifier.safetensors")
+    labels = load_product(made.folder).classifier.labels
+    words = TEXTS[0].split()
+    encoded = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+    hidden = network.eval()(**encoded, output_hidden_states=True).hidden_states
+    last = [max(t for t, w in enumerate(encoded.word_ids()) if w == word) for word in range(len(words))]
+    states = np.stack([layer[0].detach().numpy() for layer in hidden])
+    x = states[parts["layers"][None], np.array(last)[:, None], parts["indices"][None]]
+    scores = x @ parts["weight"].T + parts["bias"]
+    assert [labels[i] for i in scores.argmax(axis=1)] == made.predict(TEXTS[:1])[0]
+
+
+def test_the_card_says_all_that_a_user_asks(made):
+    card = (made.folder / "README.md").read_text()
+    for wanted in (
+        "residuum predict",
+        "| oracle |",
+        "| LayerSelector |",
+        "| feature selection |",
+        "parameters:",
+        "bytes of weights:",
+        "times faster than the whole model",
+        "majority",
+        "pieces, those of the training and development texts",
+        "characters without one become unknown",
+        "narrowed for comparison",
+        "cut into 80%, 10%, 10%",
+        "seed 0",
+    ):
+        assert wanted in card, wanted
+
+
+def test_trimming_leaves_only_pieces_of_the_texts(made, tiny_folder):
+    before = load_model(tiny_folder()).module.config.vocab_size
+    assert load_model(made.folder).module.config.vocab_size == made.run.summary["pieces"] < before
+
+
+def test_narrowing_is_reported_with_its_own_cost(made):
+    summary, steps = made.run.summary, made.frame.set_index("step")
+    if summary["narrowing"].startswith("nothing to drop"):
+        assert "narrowed" not in steps.index
+    else:
+        assert steps.loc["narrowed", "parameters"] < steps.loc["as saved", "parameters"]
+
+
+def test_the_front_has_no_point_that_another_beats(made):
+    curve = made.curve
+    for cost in ("neurons", "bytes", "ms"):
+        front = curve.loc[curve[f"front {cost}"]]
+        for _, point in front.iterrows():
+            better = (curve[cost] <= point[cost]) & (curve["dev"] > point["dev"])
+            assert not better.any()
+
+
+def test_the_same_again_returns_at_once_and_another_needs_fresh(made, tiny_folder, corpus):
+    again = run(tiny_folder(), corpus, made.folder, **MADE)
+    assert again.run.summary == read_run(made.folder).summary
+    with pytest.raises(StoreError, match="layer_loss 0.1 → 0.2"):
+        run(tiny_folder(), corpus, made.folder, **{**MADE, "layer_loss": 0.2})
+
+
+def test_nothing_but_the_product_is_left(made):
+    assert not [path.name for path in made.folder.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("step", ["layers", "clusters", "neurons"])
+def test_each_step_can_be_taken_alone(step, tiny_folder, corpus, tmp_path):
+    result = run(tiny_folder(), corpus, tmp_path, steps=[step])
+    assert len(result.frame) == 3
+    oracle, taken = result.frame.iloc[0], result.frame.iloc[1]
+    if step == "layers":
+        assert taken["neurons"] == 16 * (taken["layer"] + 1)
+    else:
+        assert taken["neurons"] <= oracle["neurons"] == 64
+
+
+@pytest.mark.parametrize("family", ["gpt2", "modernbert"])
+def test_a_closing_norm_changes_nothing(family, tiny_folder, corpus, tmp_path):
+    result = run(tiny_folder(family), corpus, tmp_path, budget="layers=1", steps=["layers"])
+    steps = result.frame.set_index("step")
+    assert steps.loc["as saved", "layer"] <= 1
+    assert steps.loc["as saved", "test"] == pytest.approx(steps.loc["LayerSelector", "test"])
+
+
+def test_a_killed_run_goes_on_where_it_was(tiny_folder, corpus, tmp_path, monkeypatch):
+    from residuum.feature_transfer import selection, work
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "select_neurons", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny_folder(), corpus, tmp_path / "a")
+    assert not (tmp_path / "a" / "result.json").exists()
+
+    trained = []
+    whole = selection.train_candidates
+    monkeypatch.setattr(
+        selection, "train_candidates", lambda bench, step, *rest: trained.append(step) or whole(bench, step, *rest)
+    )
+    resumed = run(tiny_folder(), corpus, tmp_path / "a")
+    assert set(trained) <= {"neurons"}
+    straight = run(tiny_folder(), corpus, tmp_path / "b")
+    np.testing.assert_array_equal(resumed.neurons, straight.neurons)
+    assert resumed.predict(TEXTS) == straight.predict(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("budget", "column", "most"), [("layers=1", "layer", 1), ("neurons=7", "neurons", 7), ("bytes=26kB", "bytes", 26e3)]
+)
+def test_a_budget_is_kept(budget, column, most, tiny_folder, corpus, tmp_path):
+    saved = run(tiny_folder(), corpus, tmp_path, budget=budget).frame.set_index("step").loc["as saved"]
+    assert saved[column] <= most
+
+
+@pytest.mark.parametrize("budget", ["bytes=1kB", "ms=0.0000001"])
+def test_an_unreachable_budget_names_the_nearest_before_anything_is_trained(
+    budget, tiny_folder, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Bench, "train", lambda *_: pytest.fail("nothing should be trained"))
+    kind = budget.partition("=")[0]
+    nearest = rf"nearest is {kind}=[\d.e+]+, (the embeddings alone|layers up to \d)\. Raise it"
+    with pytest.raises(SettingError, match=f"cannot be reached: the {nearest}"):
+        run(tiny_folder(), corpus, tmp_path, budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": "neurons=0"}, "nearest is neurons=1"),
+        ({"budget": "seconds=3"}, "expected layers=3, neurons=300, bytes=60MB or ms=2.5"),
+        ({"budget": "layers=2", "steps": ["neurons"]}, "kept by the step 'layers', which is left out"),
+        ({"steps": ["prayers"]}, "choose some of layers, clusters, neurons"),
+        ({"layer_loss": 1.5}, "layer_loss is 1.5; expected a share"),
+        ({"thresholds": [1.0]}, "thresholds are"),
+        ({"representatives": "best"}, "no rule 'best'"),
+        ({"penalty": "search"}, "does not search penalties"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, message, tiny_folder, corpus, tmp_path):
+    with pytest.raises(SettingError, match=message):
+        run(tiny_folder(), corpus, tmp_path, **settings)
+
+
+def test_a_task_that_the_corpus_lacks_is_named(tiny_folder, corpus, tmp_path):
+    with pytest.raises(CorpusError, match="has no word labels 'chunk'; it has upos"):
+        transfer(tiny_folder(), corpus, "chunk", tmp_path)
+
+
+def test_encoder_decoder_models_are_refused(tiny_folder, corpus, tmp_path):
+    with pytest.raises(ModelError, match="an encoder and a decoder"):
+        run(tiny_folder("t5"), corpus, tmp_path)
+
+
+def test_sentence_tasks_give_one_label_a_text(tiny_folder, corpus, tmp_path):
+    result = transfer(tiny_folder(), corpus, "sentence", tmp_path, recipe=RECIPE, progress=False, position="mean")
+    assert set(result.predict(TEXTS)) <= {"noun", "other"}
+    assert result.run.config["unit"] == "sentence"
+
+
+def test_pairs_and_numbers_are_predicted(tiny_folder, tmp_path):
+    result = transfer(
+        tiny_folder(), numbered_corpus(160), "regression", tmp_path, recipe=RECIPE, progress=False, position="mean"
+    )
+    assert result.run.summary["metric"] == "pearson"
+    low, high = result.predict([("the a", "over by"), ("fox dog", "word text")])
+    assert low < high
+    with pytest.raises(CorpusError, match="expected two segments"):
+        result.predict(["only one"])
+
+
+def test_a_stream_is_answered_while_it_runs(made):
+    def texts():
+        yield from TEXTS[:2]
+        raise AssertionError("the first two were asked for only")
+
+    answers = predict(made.folder, texts(), batch_size=2)
+    assert [next(answers), next(answers)] == made.predict(TEXTS[:2])
+
+
+def test_a_folder_that_is_no_product_is_refused(tiny_folder, made, tmp_path):
+    with pytest.raises(StoreError, match=r"holds no classifier\.json; expected a folder that `transfer` wrote"):
+        list(predict(tiny_folder(), TEXTS))
+    broken = shutil.copytree(made.folder, tmp_path / "broken")
+    (broken / "classifier.safetensors").write_bytes(b"damaged")
+    with pytest.raises(StoreError, match="damaged or missing"):
+        list(predict(broken, TEXTS))
