@@ -97,8 +97,12 @@ def main() -> None:
 
 def cli_page() -> str:
     """Every command with its arguments and options."""
-    commands = [command for command in app.registered_commands if not command.hidden]
-    return "\n".join([CLI_HEAD, *(line for command in commands for line in _command(command))])
+    commands = [("", command) for command in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        commands += [(f"{group.name} ", command) for command in group.typer_instance.registered_commands]
+    shown = (_command(command, prefix) for prefix, command in commands if not command.hidden)
+    return "\n".join([CLI_HEAD, *(line for lines in shown for line in lines)])
 
 
 def python_page() -> str:
@@ -109,9 +113,10 @@ def python_page() -> str:
     return "\n".join([PYTHON_HEAD, *(line for room, own in rooms for line in _room(room, own))])
 
 
-def _command(command: CommandInfo) -> Iterator[str]:
+def _command(command: CommandInfo, prefix: str) -> Iterator[str]:
+    """A command's section; `prefix` is the group that it belongs to."""
     assert command.callback is not None
-    name = command.name or command.callback.__name__.replace("_", "-")
+    name = prefix + (command.name or command.callback.__name__.replace("_", "-"))
     parameters = list(_parameters(command.callback))
     arguments = [p for p in parameters if not p.is_option]
     options = [p for p in parameters if p.is_option]

@@ -121,10 +121,20 @@ def run_commands(block: Block) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(block.commands for block in blocks(page))])
 def test_every_command_that_a_page_shows_is_one(page):
-    verbs = get_command(app).commands
-    for verb, *arguments in (command for block in blocks(page) for command in block.commands):
-        assert verb in verbs, f"{page} shows `residuum {verb}`; there are {', '.join(verbs)}."
-        verbs[verb].make_context(verb, list(arguments))
+    verbs = parsers()
+    for words in (command for block in blocks(page) for command in block.commands):
+        verb = next((verb for verb in verbs if words[: len(verb.split())] == verb.split()), None)
+        assert verb is not None, f"{page} shows `residuum {' '.join(words)}`; there are {', '.join(verbs)}."
+        verbs[verb].make_context(verb, words[len(verb.split()) :])
+
+
+def parsers() -> dict:
+    """Every command by its words, those of groups too."""
+    found = {}
+    for verb, command in get_command(app).commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {verb: command} if inner is None else {f"{verb} {name}": own for name, own in inner.items()}
+    return found
 
 
 def test_the_checks_above_find_what_is_wrong(workplace):
@@ -147,7 +157,7 @@ def test_the_reference_is_that_of_the_program(page):
 
 def test_the_reference_of_the_command_line_names_what_the_parser_knows():
     page = PAGES["reference/cli.md"]
-    for verb, command in get_command(app).commands.items():
+    for verb, command in parsers().items():
         section = page.partition(f"\n## residuum {verb}\n")[2].partition("\n## ")[0]
         for parameter in command.params:
             for name in [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []:

@@ -11,40 +11,96 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Ablation": "residuum.ranking",
     "ActivationStore": "residuum.activations.store",
     "Comparison": "residuum.comparison",
     "Corpus": "residuum.corpus",
+    "Distillation": "residuum.distillation",
+    "FeatureTransfer": "residuum.feature_transfer",
+    "Finetuning": "residuum.finetuning",
+    "LearningSettings": "residuum.tuning",
+    "LanguageProbing": "residuum.probes",
     "MEASURES": "residuum.maths.similarity",
     "Model": "residuum.models",
+    "NeuronRanking": "residuum.ranking",
+    "Perplexity": "residuum.evaluation",
+    "Pretraining": "residuum.pretraining",
+    "Pruning": "residuum.pruning",
+    "Probing": "residuum.probes",
+    "Redundancy": "residuum.redundancies",
     "ResiduumError": "residuum.errors",
+    "Retrieval": "residuum.evaluation",
+    "Transfer": "residuum.feature_transfer",
+    "ablate": "residuum.ranking",
+    "ablated": "residuum.ablation",
+    "cluster_neurons": "residuum.activations.correlation",
     "compare": "residuum.comparison",
+    "correlate_alignment": "residuum.evaluation",
+    "distill": "residuum.distillation",
+    "evaluate": "residuum.evaluation",
+    "evaluate_perplexity": "residuum.evaluation",
+    "evaluate_retrieval": "residuum.evaluation",
     "export_activations": "residuum.activations.exchange",
     "extract": "residuum.activations.extraction",
+    "finetune": "residuum.finetuning",
     "from_module": "residuum.models",
     "from_transformers": "residuum.models",
     "import_activations": "residuum.activations.exchange",
     "load_model": "residuum.models",
+    "neuron_means": "residuum.activations.means",
     "open_store": "residuum.activations.store",
+    "predict": "residuum.feature_transfer",
+    "pretrain": "residuum.pretraining",
+    "probe": "residuum.probes",
+    "probe_languages": "residuum.probes",
+    "rank_neurons": "residuum.ranking",
+    "prune": "residuum.pruning",
     "read_corpus": "residuum.corpus",
+    "read_pairs": "residuum.evaluation",
     "read_parallel": "residuum.corpus",
+    "redundancy": "residuum.redundancies",
     "report": "residuum.reports",
     "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
+    "transfer": "residuum.feature_transfer",
+    "trim": "residuum.trimming",
 }
 
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from residuum.ablation import ablated
+    from residuum.activations.correlation import cluster_neurons
     from residuum.activations.exchange import export_activations, import_activations
     from residuum.activations.extraction import extract
+    from residuum.activations.means import neuron_means
     from residuum.activations.store import ActivationStore, open_store
     from residuum.comparison import Comparison, compare
     from residuum.corpus import Corpus, read_corpus, read_parallel
+    from residuum.distillation import Distillation, distill
     from residuum.errors import ResiduumError
+    from residuum.evaluation import (
+        Perplexity,
+        Retrieval,
+        correlate_alignment,
+        evaluate,
+        evaluate_perplexity,
+        evaluate_retrieval,
+        read_pairs,
+    )
+    from residuum.feature_transfer import FeatureTransfer, Transfer, predict, transfer
+    from residuum.finetuning import Finetuning, finetune
     from residuum.maths.similarity import MEASURES, similarity
     from residuum.models import Model, from_module, from_transformers, load_model
+    from residuum.pretraining import Pretraining, pretrain
+    from residuum.probes import LanguageProbing, Probing, probe, probe_languages
+    from residuum.pruning import Pruning, prune
+    from residuum.ranking import Ablation, NeuronRanking, ablate, rank_neurons
+    from residuum.redundancies import Redundancy, redundancy
     from residuum.reports import report
     from residuum.samples import sample
+    from residuum.trimming import trim
+    from residuum.tuning import LearningSettings
 
 
 def __getattr__(name: str) -> Any:

@@ -73,8 +73,8 @@ def _findings(run: Run) -> list[Finding]:
         Finding(
             "Size",
             f"{summary['neurons']:,} neurons of the embeddings and {summary['layers']} of {summary['layers before']} "
-            f"layers reach {summary['metric']} {summary['score']:.3f} ({interval(*summary['interval'])}); all neurons of all "
-            f"layers reach {summary['oracle']:.3f}.",
+            f"layers reach {summary['metric']} {summary['score']:.3f} ({interval(*summary['interval'])}); all "
+            f"neurons of all layers reach {summary['oracle']:.3f}.",
         ),
         Finding(
             "Speed",

@@ -1,0 +1,109 @@
+"""What `transfer` writes against the full model with a probe on all neurons, from text to tags.
+
+    RESIDUUM_DATA=… RESIDUUM_MODELS=… python benchmarks/transfer.py [MODEL … [--limit SENTENCES]]
+
+EWT UPOS and CoNLL-2000 chunking, whole, 2 threads, batches of 32. MODEL is a folder of RESIDUUM_MODELS (gte-small by
+default) or a path. The cost of a fit is compared with that of extraction plus one probe on the concatenation up to each
+layer, all taken from the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import THREADS, data, in_fresh_process, line, report
+
+TASKS = {
+    "upos": (("treebanks", "UD_English-EWT"), 3.0),  # where the data is, and the speed-up that is claimed
+    "chunk": (("token", "conll2000"), 2.0),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("models", nargs="*", default=["gte-small"])
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--limit", type=int, default=0, help="sentences of each part; 0 takes all")
+    arguments = parser.parse_args()
+    holds = []
+    for model in arguments.models:
+        for task in arguments.tasks.split(","):
+            found = in_fresh_process(__file__, "measure", folder_of(model), task, arguments.limit)
+            holds += claims(Path(model).name, task, found)
+    sys.exit(not all(holds))
+
+
+def claims(model: str, task: str, found: dict[str, float]) -> list[bool]:
+    name = f"{model} {task}"
+    print(
+        f"   {name}: oracle {found['oracle']:.4f}, layers up to {found['layer']:.0f}, {found['neurons']:.0f} neurons, "
+        f"{found['score']:.4f} ({found['low']:.4f}–{found['high']:.4f}), {found['ms']:.2f} ms a sentence, "
+        f"full {found['full_ms']:.2f} ms; speed-up interval {found['speed_low']:.2f}–{found['speed_high']:.2f}"
+    )
+    print(
+        f"   {name}: narrowed {found['narrow']:.4f} in {found['narrow_ms']:.2f} ms; peak {found['peak_mb']:.0f} MB; "
+        f"extraction {found['extraction']:.0f} s, layer probes {found['probes']:.0f} s, all {found['all']:.0f} s"
+    )
+    return [
+        line(f"{name}: share of oracle accuracy", 100 * found["share"], 97, unit="%", at_least=True),
+        line(f"{name}: share of neurons", 100 * found["share_neurons"], 10, unit="%"),
+        line(f"{name}: text to tags, full / small", found["speed"], TASKS[task][1], at_least=True),
+        line(f"{name}: classifier, all neurons / chosen", found["classifier"], 4, at_least=True),
+        line(f"{name}: fit / (extraction + a probe per layer)", found["all"] / found["baseline"], 1.5),
+    ]
+
+
+def folder_of(model: str) -> Path:
+    if Path(model).is_dir():
+        return Path(model)
+    if "RESIDUUM_MODELS" not in os.environ:
+        sys.exit("Set RESIDUUM_MODELS to a folder of models, or give a model's path.")
+    return Path(os.environ["RESIDUUM_MODELS"], model)
+
+
+def measure(model: str, task: str, limit: str) -> None:
+    import torch
+
+    from residuum import transfer
+
+    torch.set_num_threads(THREADS)
+    with tempfile.TemporaryDirectory() as folder:
+        result = transfer(
+            model, data(*TASKS[task][0]), task, folder, narrow=True, progress=False, limit=int(limit) or None
+        )
+    summary, steps = result.run.summary, result.frame.set_index("step")
+    seconds = result.run.tables["seconds"].set_index("step")["seconds"]
+    narrow = steps.loc["narrowed"] if "narrowed" in steps.index else {"test": float("nan"), "ms": float("nan")}
+    report(
+        oracle=summary["oracle"],
+        score=summary["score"],
+        low=summary["interval"][0],
+        high=summary["interval"][1],
+        share=summary["share of oracle"],
+        share_neurons=summary["share of neurons"],
+        layer=summary["layers"],
+        neurons=summary["neurons"],
+        speed=summary["speed-up"][0],
+        speed_low=summary["speed-up"][1],
+        speed_high=summary["speed-up"][2],
+        classifier=summary["classifier speed-up"][0],
+        ms=summary["ms"],
+        full_ms=summary["ms of the whole model"],
+        narrow=float(narrow["test"]),
+        narrow_ms=float(narrow["ms"]),
+        extraction=seconds["extraction"],
+        probes=seconds["layers"],
+        baseline=seconds["extraction"] + seconds["layers"],
+        all=seconds.drop("narrowing").sum(),
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["measure"]:
+        measure(*sys.argv[2:])
+    else:
+        main()
