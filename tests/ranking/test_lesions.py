@@ -47,7 +47,7 @@ def test_every_set_is_measured_by_every_probe(result):
 
 
 def test_random_sets_lie_in_the_same_layers_as_the_top_and_share_nothing_with_it(result):
-    sets = dict(result.neurons.groupby("set"))
+    sets = dict(iter(result.neurons.groupby("set")))
     for name in ("random 1", "random 2"):
         assert sorted(sets[name]["layer"]) == sorted(sets["top"]["layer"])
         assert not set(sets[name]["neuron"]) & set(sets["top"]["neuron"])

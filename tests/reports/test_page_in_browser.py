@@ -18,8 +18,8 @@ ENTER, TAB = ("Enter", 13), ("Tab", 9)
 def path(tmp_path_factory):
     comparison = comparison_run({"deep": 5, "50%{z}": 3}, MEASURES)
     words = pd.DataFrame({"word": ["b", None, "a,\"'", NASTY] * 30, "count": [10, 9, 100, None] * 30})
-    probe = Run("probe", {NASTY: NASTY}, {"best": NASTY}, {NASTY[:4]: words})
-    return report([comparison, probe], tmp_path_factory.mktemp("page") / "report.html")
+    counting = Run("count", {NASTY: NASTY}, {"best": NASTY}, {NASTY[:4]: words})
+    return report([comparison, counting], tmp_path_factory.mktemp("page") / "report.html")
 
 
 @pytest.fixture(scope="module")

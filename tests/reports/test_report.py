@@ -126,7 +126,7 @@ def test_markup_in_names_words_and_settings_is_inert(tmp_path):
     run = comparison_run({NASTY: 2, "b": 2}, ["cka", NASTY], summary={"left out": NASTY})
     run.config[NASTY] = {NASTY: NASTY}
     run.tables[NASTY.replace("/", "")] = pd.DataFrame({NASTY: [NASTY]})
-    words = Run("probe", {}, {NASTY: NASTY}, {"words": pd.DataFrame({"word": [NASTY]})})
+    words = Run("count", {}, {NASTY: NASTY}, {"words": pd.DataFrame({"word": [NASTY]})})
     html = report([run, words], tmp_path / "r.html", title=NASTY).read_text(encoding="utf-8")
     assert "<script>alert" not in html
     page = Page(html)
@@ -138,21 +138,21 @@ def test_markup_in_names_words_and_settings_is_inert(tmp_path):
 
 def test_a_command_without_figures_of_its_own_shows_its_summary_and_tables(tmp_path):
     scores = pd.DataFrame({"task": ["pos", "dep"], "accuracy": [0.9, 0.5]})
-    run = Run("probe", {"layers": []}, {"accuracy": 0.91234, "words": 12345, "best": "layer 3"}, {"scores": scores})
+    run = Run("count", {"layers": []}, {"accuracy": 0.91234, "words": 12345, "best": "layer 3"}, {"scores": scores})
     page = Page(report(run, tmp_path / "r.html").read_text(encoding="utf-8"))
-    assert page.texts["h1"][0] == "Results of probe"
-    assert {"0.9123", "12,345", "layer 3", "The command probe wrote scores (2 rows)."} <= set(page.texts["dd"])
+    assert page.texts["h1"][0] == "Results of count"
+    assert {"0.9123", "12,345", "layer 3", "The command count wrote scores (2 rows)."} <= set(page.texts["dd"])
     assert [table["data-name"] for table in page.all("details", class_="card table")] == ["scores"]
     assert page.data()[0]["columns"][0]["levels"] == ["pos", "dep"]
 
 
 def test_several_runs_stand_in_their_order_under_one_title(tmp_path):
     folder = write_run(tmp_path / "cmp", comparison_run({"deep": 3, "small": 2}))
-    other = Run("probe", {}, {"accuracy": 0.5})
+    other = Run("count", {}, {"accuracy": 0.5})
     page = Page(report([other, folder, str(folder)], tmp_path / "r.html").read_text(encoding="utf-8"))
     assert page.texts["h1"][0] == "Residuum report"
     titles = [text for text in page.texts["h2"] if text.startswith(("Results", "Which"))]
-    assert titles == ["Results of probe", *["Which layers of deep and small are alike?"] * 2]
+    assert titles == ["Results of count", *["Which layers of deep and small are alike?"] * 2]
 
 
 def test_a_folder_and_its_run_give_the_same_figures(tmp_path):
@@ -164,7 +164,7 @@ def test_a_folder_and_its_run_give_the_same_figures(tmp_path):
 
 
 def test_text_that_no_file_can_hold_does_not_stop_a_report(tmp_path):
-    run = Run("probe", {}, {"word": "half a pair \ud800"})
+    run = Run("count", {}, {"word": "half a pair \ud800"})
     assert "half a pair ?" in report(run, tmp_path / "r.html").read_text(encoding="utf-8")
 
 
@@ -191,7 +191,7 @@ def test_a_comparison_that_is_not_whole_is_refused(tmp_path):
 
 
 def test_a_failed_report_leaves_the_old_one(folder, tmp_path, monkeypatch):
-    out = report(Run("probe", {}), tmp_path / "r.html")
+    out = report(Run("count", {}), tmp_path / "r.html")
     before = out.read_bytes()
     monkeypatch.setattr("residuum.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "no space")))
     with pytest.raises(StoreError, match="disk is full"):

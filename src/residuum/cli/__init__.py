@@ -1,0 +1,48 @@
+"""The command line: one function a command, each a thin call of the Python function of the same name.
+
+Nothing heavy is imported before a command runs, so that `residuum --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from residuum.cli.app import app
+from residuum.errors import ResiduumError
+
+# isort: off
+# Each adds its commands to the app, in the order of the help.
+from residuum.cli import activations, comparison, probing, neurons  # noqa: F401
+from residuum.cli import shrinking, training, distilling, evaluation, reporting  # noqa: F401
+# isort: on
+
+__all__ = ["app", "main"]
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, under a name that no library on the way catches."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line on standard error and exit status 1."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        app()
+    except ResiduumError as error:
+        _fail(str(error))
+    except Interrupted:
+        _fail("Interrupted. What was finished is kept; the same command goes on from there.")
+    except MemoryError:
+        _fail("Out of memory. Use fewer layers (--layers), a smaller --batch-tokens or a corpus with --limit.")
+
+
+def _interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def _fail(message: str) -> None:
+    print(f"residuum: {message}", file=sys.stderr)
+    raise SystemExit(1)

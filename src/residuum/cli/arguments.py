@@ -1,0 +1,42 @@
+"""What is given on the command line, as the Python functions take it; and other libraries kept silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+
+def quiet_libraries() -> None:
+    """Keep other libraries' progress bars and notices off the screen."""
+    import warnings
+
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore")
+
+
+def column(name: str | None) -> Any:
+    """A column's name, or its number in a file without a header."""
+    return int(name) if name is not None and name.isdecimal() else name
+
+
+def named_texts(texts: list[str]) -> Any:
+    """Texts by name where all are given as NAME=FILE, else as they are."""
+    named = [text.partition("=") for text in texts]
+    return {name: path for name, _, path in named} if all(path for _, _, path in named) else texts
+
+
+def names(text: str) -> list[str]:
+    """`3:17,5:2` as a list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(text: str) -> list[float]:
+    """`0,0.1` as numbers."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"found {text!r}; expected numbers separated by commas.") from None

@@ -1,0 +1,74 @@
+"""The command that compares models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from residuum.cli.app import app
+from residuum.cli.arguments import quiet_libraries
+from residuum.cli.options import Device, Format, Fresh, Limit, Out, Seed, Split, Workers
+
+
+@app.command()
+def compare(
+    sources: Annotated[list[str], typer.Argument(help="Activation stores; or models, with --corpus.", metavar="A B …")],
+    out: Out,
+    measures: Annotated[str, typer.Option(help="paper, attention, all, or names separated by commas.")] = "paper",
+    corpus: Annotated[str | None, typer.Option(help="The text that models read; stores have their own.")] = None,
+    random_twins: Annotated[
+        bool, typer.Option("--random-twins", help="Add a twin with random weights for every model.")
+    ] = False,
+    groups: Annotated[int, typer.Option(help="Groups of sentences for the jackknife.", min=1)] = 10,
+    intervals: Annotated[bool, typer.Option(help="Whether to compute intervals.")] = True,
+    null: Annotated[bool, typer.Option("--null", help="Add each value's counterpart under permuted words.")] = False,
+    top_k: Annotated[int | None, typer.Option(help="Average only the k most similar neurons.", min=1)] = None,
+    variance: Annotated[float | None, typer.Option(help="Share of variance that SVCCA and PWCCA keep.")] = None,
+    sample: Annotated[int, typer.Option(help="Words for rsa, knn and cka_rbf.", min=4)] = 1000,
+    max_memory: Annotated[float | None, typer.Option(help="Gigabytes for sums; less means more passes.")] = None,
+    workers: Workers = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    split: Split = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Measure how alike all layers of some models are, with intervals."""
+    from residuum.comparison.comparing import ATTENTION, chosen_measures
+    from residuum.comparison.comparing import compare as run
+    from residuum.corpus import read_corpus
+    from residuum.models import load_model
+
+    quiet_libraries()
+    things: list[Any] = list(sources)
+    text = None
+    if corpus is not None:
+        text = read_corpus(corpus, format=format, split=split, limit=limit)
+        attention = bool(set(chosen_measures(measures)) & set(ATTENTION))
+        twins = (False, True) if random_twins else (False,)
+        things = [
+            load_model(source, random_init=twin, seed=seed, device=device, attention=attention)
+            for source in sources
+            for twin in twins
+        ]
+    options = {name: value for name, value in {"top_k": top_k, "variance": variance}.items() if value is not None}
+    result = run(
+        things,
+        text,
+        measures=measures,
+        out=out,
+        groups=groups,
+        intervals=intervals,
+        null=null,
+        sample=sample,
+        seed=seed,
+        workers=workers,
+        max_memory=None if max_memory is None else int(max_memory * 1e9),
+        fresh=fresh,
+        **options,
+    )
+    for key, value in result.run.summary.items():
+        typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
+    typer.echo(f"{len(result.frame):,} values of {result.frame['measure'].nunique()} measures are in {out}.")

@@ -1,0 +1,129 @@
+"""Commands that score models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from residuum.cli.app import evaluate_app
+from residuum.cli.arguments import column, named_texts, quiet_libraries
+from residuum.cli.options import Device, Fresh, Limit, ModelName, Out, Seed
+
+
+@evaluate_app.command("retrieval")
+def evaluate_retrieval(
+    models_and_pairs: Annotated[
+        list[str],
+        typer.Argument(
+            help="One model for both languages, or one for each; then the pairs of sentences: a folder with files such "
+            "as tatoeba.tur-eng.tur and .eng, a table of two columns, or a text file (see --translations).",
+            metavar="MODEL [MODEL_TRG] PAIRS",
+        ),
+    ],
+    out: Out,
+    score: Annotated[str, typer.Option(help="cosine, bertscore, or both separated by a comma.")] = "cosine,bertscore",
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="'all' blocks averaged, 'each' layer alone, or numbers such as 1,3,5-7 (3:6 is layer 3 of the first "
+            "model with 6 of the second); several choices are separated by ';'."
+        ),
+    ] = "all",
+    translations: Annotated[
+        Path | None, typer.Option(help="The text file of the second language, where PAIRS is one of the first.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Pairs of a folder, such as tur-eng,swh-eng; all by default.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="A table's column of the first language, by name or number from 0.")] = "0",
+    pair: Annotated[str, typer.Option(help="A table's column of the second language.")] = "1",
+    special_tokens: Annotated[
+        bool, typer.Option(help="Whether [CLS], [SEP] and their like count in the mean that `cosine` compares.")
+    ] = True,
+    resamples: Annotated[int, typer.Option(help="Bootstrap samples of each interval.", min=2)] = 1000,
+    max_memory: Annotated[float, typer.Option(help="Gigabytes of token states; more wait in files.", min=0)] = 2.0,
+    seed: Seed = 0,
+    device: Device = "auto",
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Let every sentence look for its translation among all others, in both directions."""
+    from residuum.evaluation import evaluate_retrieval as run
+    from residuum.evaluation import read_pairs
+
+    *models, pairs = models_and_pairs
+    if not 1 <= len(models) <= 2:
+        raise typer.BadParameter(f"found {len(models)} models and pairs; expected one or two models, then the pairs.")
+    quiet_libraries()
+    result = run(
+        models[0],
+        read_pairs(
+            pairs,
+            translations,
+            only=only.split(",") if only else None,
+            text=column(text),
+            pair=column(pair),
+            limit=limit,
+        ),
+        target_model=models[1] if len(models) == 2 else None,
+        score=score,
+        layers=layers,
+        special_tokens=special_tokens,
+        resamples=resamples,
+        max_memory=int(max_memory * 1e9),
+        device=device,
+        seed=seed,
+        out=out,
+        fresh=fresh,
+    )
+    for row in result.frame.to_dict("records"):
+        typer.echo(
+            f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
+            f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}"
+        )
+    typer.echo(f"{len(result.frame):,} values are in {out}.")
+
+
+@evaluate_app.command("perplexity")
+def evaluate_perplexity(
+    model: ModelName,
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            help="Texts, a sentence a line; NAME=FILE gives one a name, such as tr=news.txt.", metavar="TEXT …"
+        ),
+    ],
+    out: Out,
+    masking: Annotated[
+        Literal["sampled", "each"],
+        typer.Option(help="For masked models: hide a share of the tokens at once, or each token alone (slow)."),
+    ] = "sampled",
+    share: Annotated[float, typer.Option(help="The share of tokens that is hidden.", min=0, max=1)] = 0.15,
+    resamples: Annotated[int, typer.Option(help="Bootstrap samples of each interval.", min=2)] = 1000,
+    seed: Seed = 0,
+    device: Device = "auto",
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Measure how well a language model predicts texts: masked or causal, as the model is."""
+    from residuum.evaluation import evaluate_perplexity as run
+
+    quiet_libraries()
+    result = run(
+        model,
+        named_texts(texts),
+        masking=masking,
+        share=share,
+        limit=limit,
+        resamples=resamples,
+        device=device,
+        seed=seed,
+        out=out,
+        fresh=fresh,
+    )
+    for row in result.frame.to_dict("records"):
+        between = f"({row['low']:.2f} to {row['high']:.2f})"
+        typer.echo(f"{row['text']}: perplexity {row['perplexity']:.2f} {between}, {row['tokens']:,} tokens")
+    typer.echo(f"{len(result.frame):,} perplexities are in {out}.")

@@ -1,0 +1,176 @@
+"""Commands about single neurons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from residuum.cli.app import app
+from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.options import (
+    Activations,
+    BatchSize,
+    CorpusPath,
+    Dev,
+    Device,
+    Epochs,
+    Format,
+    Fresh,
+    HeldMemory,
+    Layers,
+    LearningRate,
+    Limit,
+    ModelName,
+    Norm,
+    Out,
+    Seed,
+    Seeds,
+    SourceName,
+    Standardize,
+    TaskName,
+    Test,
+)
+
+
+@app.command()
+def rank(
+    source: SourceName,
+    corpus: CorpusPath,
+    task: TaskName,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    layers: Layers = "all",
+    methods: Annotated[
+        str, typer.Option(help="Rankings: lca, probeless, gaussian, iou, mean_difference, random.")
+    ] = "lca,probeless,gaussian,iou,mean_difference,random",
+    by: Annotated[str, typer.Option(help="The ranking that the minimal set and the neuron cards follow.")] = "lca",
+    shares: Annotated[
+        str, typer.Option(help="Shares of neurons to test alone, from the top and from the bottom.")
+    ] = "0.01,0.05,0.1,0.2",
+    delta: Annotated[float, typer.Option(help="Accuracy that the minimal set may lose.", min=0, max=1)] = 0.01,
+    neurons: Annotated[
+        str, typer.Option(help="Neurons to describe, such as 3:17,5:2; else the first of the ranking.")
+    ] = "",
+    cards: Annotated[int, typer.Option(help="How many neurons to describe where none is named.", min=0)] = 10,
+    sample: Annotated[int, typer.Option(help="Words for the gaussian and iou rankings.", min=2)] = 20_000,
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net, or search (on the dev part).")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    seeds: Seeds = 3,
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Find the neurons that a task needs, how few suffice, where they lie and which words they react to."""
+    from residuum.maths.probing import Recipe
+    from residuum.ranking import rank_neurons as run
+
+    quiet_libraries()
+    result = run(
+        source,
+        corpus,
+        task,
+        methods=names(methods),
+        by=by,
+        shares=numbers(shares),
+        delta=delta,
+        penalty=penalty,
+        seeds=seeds,
+        sample=sample,
+        neurons=names(neurons),
+        cards=cards,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        out=out,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        seed=seed,
+        fresh=fresh,
+        say=typer.echo,
+        layers=layers,
+        dev=dev,
+        test=test,
+        format=format,
+        limit=limit,
+        device=device,
+    )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")
+
+
+@app.command()
+def ablate(
+    model: ModelName,
+    corpus: CorpusPath,
+    task: TaskName,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    neurons: Annotated[
+        str, typer.Option(help="Neurons to silence, such as 3:17,5:2; else the top and bottom of an LCA ranking.")
+    ] = "",
+    shares: Annotated[str, typer.Option(help="Shares of the ranking to silence, such as 0.05,0.1.")] = "0.05",
+    within: Annotated[
+        str, typer.Option(help="The layers whose neurons are ranked: 'all', 'last' or numbers such as 0-3.")
+    ] = "all",
+    how: Annotated[
+        Literal["zero", "mean", "keep"],
+        typer.Option(help="Set neurons to zero, to their means, or keep them and zero the others of their layers."),
+    ] = "zero",
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Let probes learn from the ablated model, too (slow).")
+    ] = False,
+    draws: Annotated[int, typer.Option(help="How many sets of the same size are drawn by lot.", min=0)] = 3,
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Silence neurons in the running model and measure a task again: is what they encode also used?"""
+    from residuum.maths.probing import Recipe
+    from residuum.ranking import ablate as run
+
+    quiet_libraries()
+    result = run(
+        model,
+        corpus,
+        task,
+        neurons=names(neurons),
+        shares=numbers(shares),
+        within=within,
+        how=how,
+        retrain=retrain,
+        draws=draws,
+        penalty=penalty,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        out=out,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        seed=seed,
+        device=device,
+        fresh=fresh,
+        say=typer.echo,
+        dev=dev,
+        test=test,
+        format=format,
+        limit=limit,
+    )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")

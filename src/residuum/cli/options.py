@@ -1,0 +1,48 @@
+"""The options and arguments that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+ModelName = Annotated[str, typer.Argument(help="A model folder, a .gguf file or a hub name.", metavar="MODEL")]
+CorpusPath = Annotated[
+    str,
+    typer.Argument(help="A treebank, column file, table, text file, folder of splits or hub name.", metavar="CORPUS"),
+]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")]
+Format = Annotated[str | None, typer.Option(help="The corpus' format, where its name does not tell.")]
+Split = Annotated[str | None, typer.Option(help="Which part of the corpus: train, dev or test.")]
+Limit = Annotated[int | None, typer.Option(help="Read only the first sentences.", min=1)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+Seed = Annotated[int, typer.Option(help="Draws everything that is random.")]
+Workers = Annotated[int | None, typer.Option(help="Processes on this machine; all cores by default.", min=1)]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        help="A model, an activation store, or a folder with the stores train, dev and test.", metavar="SOURCE"
+    ),
+]
+TaskName = Annotated[
+    str,
+    typer.Option(
+        help="upos, xpos, deprel, chunk, ner, sem, ccg, a UD feature such as Number, or a sentence task: sst2, mrpc, "
+        "stsb, qqp, mnli, qnli, rte, sentence, regression."
+    ),
+]
+Dev = Annotated[Path | None, typer.Option(help="The development part, where CORPUS is the training part alone.")]
+Test = Annotated[Path | None, typer.Option(help="The test part, where CORPUS is the training part alone.")]
+Layers = Annotated[str, typer.Option(help="'all', 'last' or numbers such as 0,4-6; 0 is the embeddings.")]
+Seeds = Annotated[int, typer.Option(help="How often each probe is trained, each time from other weights.", min=1)]
+Epochs = Annotated[int, typer.Option(help="How often a probe sees the training part.", min=1)]
+BatchSize = Annotated[int, typer.Option(help="Words (or sentences) per step of a probe.", min=1)]
+LearningRate = Annotated[float, typer.Option(help="Of Adam, for probes.")]
+Standardize = Annotated[bool, typer.Option("--standardize", help="Give each neuron mean 0 and deviation 1 first.")]
+Norm = Annotated[
+    Literal["squared", "published"], typer.Option(help="λ2‖θ‖², as the papers write, or λ2‖θ‖, as their code does.")
+]
+HeldMemory = Annotated[float, typer.Option(help="Gigabytes of activations held at once; more is read in windows.")]
+Activations = Annotated[
+    Path | None, typer.Option(help="Where a model's activations are kept; in OUT by default. Runs may share it.")
+]

@@ -1,0 +1,241 @@
+"""Commands that look for what layers and neurons know."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from residuum.cli.app import app
+from residuum.cli.arguments import numbers, quiet_libraries
+from residuum.cli.options import (
+    Activations,
+    BatchSize,
+    CorpusPath,
+    Dev,
+    Device,
+    Epochs,
+    Format,
+    Fresh,
+    HeldMemory,
+    Layers,
+    LearningRate,
+    Limit,
+    Norm,
+    Out,
+    Seed,
+    Seeds,
+    SourceName,
+    Standardize,
+    TaskName,
+    Test,
+)
+
+
+@app.command()
+def redundancy(
+    source: SourceName,
+    out: Out,
+    corpus: Annotated[
+        str | None, typer.Argument(help="What a model reads, and what has the labels of a task.", metavar="CORPUS")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Find also what this task needs: upos, chunk, a UD feature, sst2, … (see `probe`)."),
+    ] = None,
+    dev: Dev = None,
+    test: Test = None,
+    layers: Layers = "all",
+    thresholds: Annotated[
+        str, typer.Option(help="Where clusters are cut: neurons this far apart on average, 1 − |corr|, count as one.")
+    ] = "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
+    representatives: Annotated[
+        Literal["random", "medoid", "first"], typer.Option(help="Which neuron of a cluster a probe sees.")
+    ] = "random",
+    keep: Annotated[float, typer.Option(help="The share of all neurons' score that is enough.")] = 0.99,
+    focus: Annotated[float, typer.Option(help="The threshold whose clusters are drawn.")] = 0.3,
+    pictures: Annotated[int, typer.Option(help="How many clusters are drawn.", min=0)] = 3,
+    agreement: Annotated[
+        str | None, typer.Option(help="Thresholds at which k-means and DBSCAN cluster too (slow), such as 0.3,0.7.")
+    ] = None,
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    seeds: Seeds = 3,
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    split: Annotated[str | None, typer.Option(help="Without a task: which part of the corpus is read.")] = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Find which neurons and layers say the same, and the few that a task needs."""
+    from residuum.maths.probing import Recipe
+    from residuum.redundancies import redundancy as run
+
+    quiet_libraries()
+    parts: dict[str, Any] = {} if task is None else {"dev": dev, "test": test}
+    result = run(
+        source,
+        corpus,
+        task,
+        thresholds=numbers(thresholds),
+        representatives=representatives,
+        keep=keep,
+        focus=focus,
+        pictures=pictures,
+        agreement=numbers(agreement) if agreement else (),
+        seeds=seeds,
+        seed=seed,
+        penalty=penalty,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        out=out,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        split=split,
+        fresh=fresh,
+        say=typer.echo,
+        layers=layers,
+        format=format,
+        limit=limit,
+        device=device,
+        **parts,
+    )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")
+
+
+@app.command()
+def probe(
+    source: SourceName,
+    corpus: CorpusPath,
+    task: TaskName,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    layers: Layers = "all",
+    subsets: Annotated[bool, typer.Option(help="Whether to probe subsets of layers too: halves, alternate, …")] = True,
+    random_twin: Annotated[
+        bool, typer.Option("--random-twin", help="Probe the same model with random weights too.")
+    ] = False,
+    description_length: Annotated[
+        bool, typer.Option("--description-length", help="Measure the bits that the labels cost given each layer.")
+    ] = False,
+    keep: Annotated[float, typer.Option(help="The share of all layers' score that is enough for one layer.")] = 0.99,
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net, or search (on the dev part).")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    seeds: Seeds = 3,
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Measure what each layer knows of a task, with control task, baselines and intervals."""
+    from residuum.maths.probing import Recipe
+    from residuum.probes import probe as run
+
+    quiet_libraries()
+    result = run(
+        source,
+        corpus,
+        task,
+        out=out,
+        seeds=seeds,
+        seed=seed,
+        penalty=penalty,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        subsets=subsets,
+        random_twin=random_twin,
+        description_length=description_length,
+        keep=keep,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        fresh=fresh,
+        say=typer.echo,
+        layers=layers,
+        dev=dev,
+        test=test,
+        format=format,
+        limit=limit,
+        device=device,
+    )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")
+
+
+@app.command("probe-languages")
+def probe_languages(
+    corpora: Annotated[
+        list[str],
+        typer.Argument(help="Parallel treebanks, one a language; the first is learnt from.", metavar="TREEBANK …"),
+    ],
+    model: Annotated[list[str], typer.Option("--model", "-m", help="A model; give this option once for each.")],
+    task: TaskName,
+    out: Out,
+    source: Annotated[str | None, typer.Option(help="The language to learn from, such as en.")] = None,
+    thresholds: Annotated[
+        str, typer.Option(help="Clustering thresholds, separated by commas; 0 keeps all neurons.")
+    ] = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,0.95",
+    representatives: Annotated[
+        Literal["random", "medoid", "first"], typer.Option(help="Which neuron stands for its cluster.")
+    ] = "random",
+    subsets: Annotated[bool, typer.Option(help="Whether to probe subsets of layers too.")] = True,
+    layers: Layers = "all",
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    seeds: Seeds = 3,
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Learn a task in one language and test it in others, from ever fewer neurons."""
+    from residuum.batteries import parse_penalty
+    from residuum.maths.probing import Recipe
+    from residuum.probes import probe_languages as run
+
+    quiet_libraries()
+    penalties = parse_penalty(penalty)
+    if penalties is None:
+        raise typer.BadParameter("across languages the penalties are given; find them with `probe --penalty search`.")
+    result = run(
+        model,
+        corpora,
+        task,
+        source=source,
+        out=out,
+        thresholds=numbers(thresholds),
+        representatives=representatives,
+        subsets=subsets,
+        seeds=seeds,
+        seed=seed,
+        penalty=penalties,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        layers=layers,
+        limit=limit,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        device=device,
+        fresh=fresh,
+        say=typer.echo,
+    )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")

@@ -1,0 +1,61 @@
+"""Commands that show: reports, the demo and sample data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from residuum.cli.app import app
+from residuum.cli.arguments import quiet_libraries
+from residuum.cli.options import Seed
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that other commands wrote.", metavar="RUN …")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="What stands at the top.")] = None,
+) -> None:
+    """Draw what other commands measured: one HTML page that needs nothing else."""
+    from residuum.reports import report as run
+
+    typer.echo(f"{run(runs, out, title=title)} is written.")
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("demo")) -> None:
+    """Run the main job on what ships with the package, and write one report."""
+    from residuum.studies.demo import demo as run
+
+    quiet_libraries()
+    page = run(out, say=typer.echo)
+    typer.echo(f"Open {page.resolve()} in a browser.")
+
+
+@app.command()
+def sample(
+    task: Annotated[str, typer.Argument(help="treebank, ner, nli, copa, translation, polarity, tense or text.")],
+    language: Annotated[str, typer.Option(help="en, de, tr or sw; for translation a pair such as tr-en.")] = "en",
+    size: Annotated[int, typer.Option(help="How many sentences or examples.", min=1)] = 1000,
+    split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Meanings of one are in no other.")] = "train",
+    disjoint_lexemes: Annotated[
+        bool, typer.Option("--disjoint-lexemes", help="Content words of one split are in no other.")
+    ] = False,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The file to write; standard output by default.")
+    ] = None,
+) -> None:
+    """Write parallel sample data whose truth is known: the same seed says the same things in every language."""
+    from residuum.files import whole_file
+    from residuum.samples import sample_text
+
+    text = sample_text(task, language=language, size=size, seed=seed, split=split, disjoint_lexemes=disjoint_lexemes)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    with whole_file(out) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    typer.echo(f"{out} is written.")

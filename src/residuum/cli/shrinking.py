@@ -1,0 +1,206 @@
+"""Commands that make a smaller model without training it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from residuum.cli.app import app
+from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.options import (
+    BatchSize,
+    CorpusPath,
+    Dev,
+    Device,
+    Epochs,
+    Format,
+    Fresh,
+    HeldMemory,
+    LearningRate,
+    Limit,
+    ModelName,
+    Norm,
+    Out,
+    Seed,
+    Standardize,
+    TaskName,
+    Test,
+)
+
+
+@app.command()
+def prune(
+    model: ModelName,
+    out: Out,
+    drop: Annotated[
+        str | None,
+        typer.Option(help="Layers to drop: top:6, bottom:6, alternate or a list such as 1,4-6; with --by: how many."),
+    ] = None,
+    keep: Annotated[str | None, typer.Option(help="Layers to keep instead, written the same way.")] = None,
+    by: Annotated[
+        Literal["cka", "angular", "probe"] | None,
+        typer.Option(
+            help="Measure which: those whose output is most like their input (cka), the neighbours that turn the "
+            "states least (angular), or those that add least to a probe (probe)."
+        ),
+    ] = None,
+    corpus: Annotated[str | None, typer.Option(help="The text to measure on.")] = None,
+    task: Annotated[str | None, typer.Option(help="What the probe predicts, such as upos or sst2.")] = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    fresh: Fresh = False,
+) -> None:
+    """Write a model with fewer layers, chosen by position or by measurement."""
+    from residuum.pruning import prune as run
+
+    quiet_libraries()
+    result = run(
+        model,
+        out,
+        drop=drop,
+        keep=keep,
+        by=by,
+        corpus=corpus,
+        task=task,
+        limit=limit,
+        seed=seed,
+        device=device,
+        fresh=fresh,
+    )
+    summary = result.run.summary
+    kept = ", ".join(map(str, result.kept))
+    typer.echo(f"Layers {kept} of {summary['layers']} are kept.")
+    typer.echo(
+        f"{summary['parameters before']:,} parameters became {summary['parameters after']:,}; the model is in {out}."
+    )
+
+
+@app.command()
+def trim(
+    model: ModelName,
+    text: Annotated[
+        list[str], typer.Option(help="A text whose pieces are kept: a file, a folder or a hub name; may be repeated.")
+    ],
+    out: Out,
+    minimum_count: Annotated[int, typer.Option(help="Keep pieces that occur at least so often.", min=1)] = 1,
+    fresh: Fresh = False,
+) -> None:
+    """Write a model without the vocabulary that some texts do not use; it splits those texts as before."""
+    from residuum.trimming import trim as run
+
+    quiet_libraries()
+    summary = run(model, text, out, minimum_count=minimum_count, fresh=fresh).run.summary
+    typer.echo(f"{summary['pieces after']:,} of {summary['pieces before']:,} pieces are kept.")
+    typer.echo(f"{summary['parameters saved']:,} parameters ({summary['share saved']:.0%}) are saved.")
+    typer.echo(f"Characters without a piece become {summary['characters without a piece become']}.")
+    typer.echo(f"{summary['lines split in another way']:,} lines are split in another way; the model is in {out}.")
+
+
+@app.command()
+def transfer(
+    model: ModelName,
+    corpus: CorpusPath,
+    task: TaskName,
+    out: Out,
+    dev: Dev = None,
+    test: Test = None,
+    steps: Annotated[
+        str, typer.Option(help="Which steps to take: layers, clusters, neurons, separated by commas.")
+    ] = "layers,clusters,neurons",
+    layer_loss: Annotated[
+        float, typer.Option(help="Share of the score of all layers that leaving out layers may cost.", min=0, max=1)
+    ] = 0.01,
+    neuron_loss: Annotated[
+        float, typer.Option(help="Share of the kept layers' score that leaving out neurons may cost.", min=0, max=1)
+    ] = 0.01,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Instead of a loss: layers=3, neurons=300, bytes=60MB or ms=2.5 (per sentence)."),
+    ] = None,
+    thresholds: Annotated[str, typer.Option(help="Clustering thresholds to try, separated by commas.")] = "0.3,0.5,0.7",
+    representatives: Annotated[
+        Literal["random", "medoid", "first"], typer.Option(help="Which neuron stands for its cluster.")
+    ] = "medoid",
+    trim: Annotated[
+        bool, typer.Option("--trim", help="Keep only the embeddings of pieces that the training texts use.")
+    ] = False,
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Also measure the model without hidden dimensions that no neuron needs.")
+    ] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx, checked against the model.")] = False,
+    pooling: Annotated[
+        Literal["last", "first", "mean", "max"], typer.Option(help="A word from its sub-words.")
+    ] = "last",
+    position: Annotated[
+        Literal["auto", "cls", "last", "mean"], typer.Option(help="Which token stands for a sentence.")
+    ] = "auto",
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
+    norm: Norm = "squared",
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    max_memory: HeldMemory = 4.0,
+    activations: Annotated[
+        Path | None, typer.Option(help="Where the activations are kept; else they are removed at the end.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Write the smallest model that does a task: fewer layers, and a classifier on few neurons."""
+    from residuum.feature_transfer import transfer as run
+    from residuum.maths.probing import Recipe
+
+    quiet_libraries()
+    result = run(
+        model,
+        corpus,
+        task,
+        out,
+        steps=names(steps),
+        layer_loss=layer_loss,
+        neuron_loss=neuron_loss,
+        thresholds=numbers(thresholds),
+        representatives=representatives,
+        budget=budget,
+        trim=trim,
+        narrow=narrow,
+        onnx=onnx,
+        penalty=penalty,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        pooling=pooling,
+        position=position,
+        activations=activations,
+        max_memory=int(max_memory * 1e9),
+        seed=seed,
+        device=device,
+        fresh=fresh,
+        say=typer.echo,
+        dev=dev,
+        test=test,
+        format=format,
+        limit=limit,
+    )
+    typer.echo(result.text())
+    typer.echo(f"`residuum predict {out} < texts` uses it; README.md there says more.")
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A folder that `transfer` wrote.", metavar="DIR")],
+    batch_size: Annotated[int, typer.Option(help="Texts read at a time; 1 answers every line at once.", min=1)] = 32,
+    device: Device = "auto",
+) -> None:
+    """Label the texts of standard input, one a line (pairs: two segments with a tab between)."""
+    from residuum.feature_transfer.streaming import label_lines
+
+    quiet_libraries()
+    for answer in label_lines(folder, sys.stdin, batch_size=batch_size, device=device):
+        print(answer, flush=True)
