@@ -28,7 +28,8 @@ def run_tasks(task: Callable[..., Result], arguments: Iterable[tuple[Any, ...]],
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-        results: Any = Parallel(return_as="generator")(delayed(task)(*a) for a in arguments)
+        # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
+        results: Any = Parallel(return_as="generator", pre_dispatch=workers)(delayed(task)(*a) for a in arguments)
         yield from results
 
 

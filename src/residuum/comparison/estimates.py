@@ -87,7 +87,9 @@ class Plan:
         if self.max_memory is None:
             return plan_passes(self.widths, scatter_bytes(self.widths))
         buffers = self.readers * 8 * CHUNK * sum(self.widths)
-        copies = self.readers + 2  # an accumulator each, the total, and one group beside it
+        # The total and one group beside it; each reader has an accumulator, and a process also its result, twice: as
+        # it leaves there and as it waits here.
+        copies = 2 + self.readers * (1 if self.readers == 1 else 3)
         room = (self.max_memory - buffers) // copies
         if room <= 0:
             raise SettingError(
