@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from teachers import save_teacher, write_texts
 
 from residuum.distillation.settings import read_settings
+from teachers import save_teacher, write_texts
 
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

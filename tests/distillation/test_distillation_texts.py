@@ -6,7 +6,6 @@ import lzma
 import numpy as np
 import pytest
 import torch
-from teachers import LINES, tokenizer_of
 
 from residuum.corpus.streams import check_text, text_lines
 from residuum.distillation.settings import TextSettings
@@ -21,6 +20,7 @@ from residuum.distillation.texts import (
     translation_pairs,
 )
 from residuum.errors import CorpusError, ModelError
+from teachers import LINES, tokenizer_of
 
 
 @pytest.fixture

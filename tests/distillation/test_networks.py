@@ -3,10 +3,10 @@
 import pytest
 import torch
 import transformers as hf
-from teachers import CAUSAL, LINES, tokenizer_of
 
 from residuum.distillation.networks import language_model
 from residuum.errors import ModelError
+from teachers import CAUSAL, LINES, tokenizer_of
 
 FAMILIES = ("xlm-roberta", "bert", "roberta", "distilbert", "mpnet", "gpt2", "llama", "electra")
 
