@@ -29,7 +29,7 @@ def run_tasks(task: Callable[..., Result], arguments: Iterable[tuple[Any, ...]],
 
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
         # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
-        results: Any = Parallel(return_as="generator", pre_dispatch=workers)(delayed(task)(*a) for a in arguments)
+        results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
         yield from results
 
 
