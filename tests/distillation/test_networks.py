@@ -47,9 +47,9 @@ def test_transform_and_projection_are_the_models_logits(family, teacher_folder):
     assert model.causal == (family in CAUSAL)
     ids = torch.tensor([[5, 9, 12, 7]])
     with torch.inference_mode():
-        states = model.run(ids, torch.ones_like(ids)).hidden[-1]
+        states = model.run(ids, torch.ones_like(ids)).hidden[-1][0]
         torch.testing.assert_close(
-            model.head.projection(model.head.transform(states)), module(ids).logits, rtol=1e-4, atol=1e-4
+            model.head.projection(model.head.transform(states)), module(ids).logits[0], rtol=1e-4, atol=1e-4
         )
 
 
