@@ -103,6 +103,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_was_not(values, 
         assert all(torch.equal(killed[name][key], value) for key, value in whole[name].items())
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_with_twice_the_batch_gives(values, tmp_path):
     for processes, size in ((1, 4), (2, 2)):
         config = values(text={"batch_size": size, "held_out": 2, "shuffle_buffer": 8})

@@ -73,6 +73,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert torch.equal(again.net[0].weight, first.net[0].weight)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_with_twice_the_batch(start, tmp_path):
     options = ["dropout=0", "steps=8"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", PROGRAM]

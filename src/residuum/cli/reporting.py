@@ -9,7 +9,7 @@ import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import quiet_libraries
-from residuum.cli.options import Seed
+from residuum.cli.options import Fresh, Seed
 
 
 @app.command()
@@ -25,12 +25,15 @@ def report(
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("demo")) -> None:
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("demo"),
+    fresh: Fresh = False,
+) -> None:
     """Run the main job on what ships with the package, and write one report."""
     from residuum.studies.demo import demo as run
 
     quiet_libraries()
-    page = run(out, say=typer.echo)
+    page = run(out, fresh=fresh, say=typer.echo)
     typer.echo(f"Open {page.resolve()} in a browser.")
 
 

@@ -16,7 +16,7 @@ from residuum.samples import sample
 SENTENCES = 400
 
 
-def demo(out: str | Path, *, say: Callable[[str], object] = print) -> Path:
+def demo(out: str | Path, *, fresh: bool = False, say: Callable[[str], object] = print) -> Path:
     """Read sample sentences with a model and its random twin, compare all their layers and heads, draw a report."""
     out, folder = Path(out), minilm_folder()
     text = sample("treebank", language="en", size=SENTENCES, seed=0)
@@ -25,10 +25,11 @@ def demo(out: str | Path, *, say: Callable[[str], object] = print) -> Path:
     for number, twin in enumerate((False, True)):
         model = load_model(folder, random_init=twin, attention=True)
         say(f"{number + 2}/4  Reading them with {model!r} …")
-        stores.append(extract(model, text, out / "activations" / ("twin" if twin else "model"), attention=True))
+        place = out / "activations" / ("twin" if twin else "model")
+        stores.append(extract(model, text, place, attention=True, fresh=fresh))
         say(f"     {stores[-1].audit}.")
     say("4/4  Comparing all layers and heads, by every measure …")
-    compare(stores, measures="all", groups=5, null=True, out=out / "similarity")
+    compare(stores, measures="all", groups=5, null=True, out=out / "similarity", fresh=fresh)
     return report([out / "similarity"], out / "report.html", title="Residuum: a trained model and its random twin")
 
 
