@@ -85,6 +85,7 @@ def test_compare_and_report_follow_from_stores_or_models(run, tiny_folder, treeb
         run("extract", tiny_folder(family), treebank, "--out", tmp_path / family)
     stores = [tmp_path / "bert", tmp_path / "gpt2"]
     status, out, _ = run("compare", *stores, "--out", tmp_path / "a", "--measures", "cka,neuron", "--workers", 1)
+    assert (tmp_path / "a" / "report.html").read_text(encoding="utf-8").count("<h1") == 1
     assert status == 0
     assert "128 values of 2 measures" in out
     models = [tiny_folder("bert"), "--corpus", treebank, "--random-twins"]

@@ -35,11 +35,12 @@ def compare(
     limit: Limit = None,
     fresh: Fresh = False,
 ) -> None:
-    """Measure how alike all layers of some models are, with intervals."""
+    """Measure how alike all layers of some models are, with intervals, and draw it."""
     from residuum.comparison.comparing import ATTENTION, chosen_measures
     from residuum.comparison.comparing import compare as run
     from residuum.corpus import read_corpus
     from residuum.models import load_model
+    from residuum.reports import report
 
     quiet_libraries()
     things: list[Any] = list(sources)
@@ -71,4 +72,6 @@ def compare(
     )
     for key, value in result.run.summary.items():
         typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
+    page = report([out], out / "report.html")
     typer.echo(f"{len(result.frame):,} values of {result.frame['measure'].nunique()} measures are in {out}.")
+    typer.echo(f"The figures are in {page}.")
