@@ -70,7 +70,7 @@ def test_means_replace_what_a_neuron_says(family, tiny_folder, tmp_path):
     model = load_model(tiny_folder(family))
     store = extract(model, CORPUS, tmp_path / "whole", progress=False)
     means = neuron_means(store)
-    np.testing.assert_allclose(means[2], store.array([2])[:, 0].mean(axis=0, dtype=np.float64), rtol=1e-5)
+    np.testing.assert_allclose(means[2], store.array([2])[:, 0].mean(axis=0, dtype=np.float64), rtol=1e-6)
     with ablated(model, ["2:4"], "mean", means):
         lesioned = states(model)
     np.testing.assert_allclose(lesioned[2][..., 4], means[2][4], rtol=1e-6)
