@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import CONFIDENCE, interval
 from residuum.results import Run
@@ -21,7 +21,8 @@ VERBS = {"zero": "set to zero", "mean": "set to their means", "keep": "kept whil
 
 def ablation_section(run: Run, source: str = "") -> Section:
     """Whether the model uses what its neurons encode."""
-    frame = _checked(run, source or "This run")
+    check_tables(run, source or "This run", "ablation", "ablate", {"ablation": COLUMNS})
+    frame = run.tables["ablation"]
     whole = frame.loc[frame["layer"].isna()]
     return Section(
         command=run.command,
@@ -37,16 +38,6 @@ def ablation_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _checked(run: Run, source: str) -> pd.DataFrame:
-    found = list(run.tables["ablation"].columns) if "ablation" in run.tables else []
-    if missing := [column for column in COLUMNS if column not in found]:
-        raise StoreError(
-            f"{source} is no whole ablation: its table ablation has no {', '.join(missing)}. Run `ablate` again with "
-            "--fresh."
-        )
-    return run.tables["ablation"]
 
 
 def _findings(run: Run, whole: pd.DataFrame) -> list[Finding]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from residuum.errors import StoreError
 from residuum.reports.comparison_findings import ComparisonSummary, comparison_findings, summarise_comparison
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Panel, Section, Table, View
 from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS, curves, heatmap
 from residuum.reports.measures import curve_term, known_curves_first, measure_term
@@ -37,14 +38,7 @@ def comparison_section(run: Run, source: str = "") -> Section:
 
 
 def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        missing = [column for column in columns if column not in found]
-        if missing:
-            raise StoreError(
-                f"{source} is no whole comparison: its table {name} has no {', '.join(missing)}. "
-                "Run `compare` again with --fresh."
-            )
+    check_tables(run, source, "comparison", "compare", COLUMNS)
     if run.tables["similarity"].empty:
         raise StoreError(f"{source} compares nothing: its table similarity is empty. Run `compare` again with --fresh.")
 

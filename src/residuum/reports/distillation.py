@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import listed
 from residuum.results import Run
@@ -26,7 +26,7 @@ FIRST = ("loss", "learning_rate")
 
 def distillation_section(run: Run, source: str = "") -> Section:
     """What the students of a teacher learnt."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "distillation", "distill", COLUMNS)
     summary = run.summary
     panels = [_loss_panel(run.tables["losses"])]
     if not run.tables["scores"].empty:
@@ -42,16 +42,6 @@ def distillation_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        if missing := [column for column in columns if column not in found]:
-            raise StoreError(
-                f"{source} is no whole distillation: its table {name} has no {', '.join(missing)}. "
-                "Run `distill` again with --fresh."
-            )
 
 
 def _facts(run: Run) -> dict[str, str]:

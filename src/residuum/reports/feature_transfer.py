@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import interval
 from residuum.results import Run
@@ -28,7 +28,7 @@ AXES = {"neurons": "neurons", "bytes": "megabytes of weights", "ms": "millisecon
 
 def transfer_section(run: Run, source: str = "") -> Section:
     """How small a model became for a task, and what that cost."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "transfer", "transfer", COLUMNS)
     summary = run.summary
     return Section(
         command=run.command,
@@ -43,16 +43,6 @@ def transfer_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        if missing := [column for column in columns if column not in found]:
-            raise StoreError(
-                f"{source} is no whole transfer: its table {name} has no {', '.join(missing)}. "
-                "Run `transfer` again with --fresh."
-            )
 
 
 def _facts(run: Run) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import count, listed
 from residuum.results import Run
@@ -26,7 +26,7 @@ CAPTIONS = {
 
 def finetuning_section(run: Run, source: str = "") -> Section:
     """What a model became when it learnt a task."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "fine-tuning", "finetune", COLUMNS)
     return Section(
         command=run.command,
         title=f"What did {_model(run)} learn of {run.summary['task']}?",
@@ -40,16 +40,6 @@ def finetuning_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        if missing := [column for column in columns if column not in found]:
-            raise StoreError(
-                f"{source} is no whole fine-tuning: its table {name} has no {', '.join(missing)}. "
-                "Run `finetune` again with --fresh."
-            )
 
 
 def _model(run: Run) -> str:

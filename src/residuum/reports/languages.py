@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart, value_map
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import count, listed
 from residuum.results import Run
@@ -41,7 +40,8 @@ Row = dict[str, Any]
 
 def languages_section(run: Run, source: str = "") -> Section:
     """How far what is learnt in one language holds in others."""
-    languages = _checked(run, source or "This run")
+    check_tables(run, source or "This run", "probing across languages", "probe-languages", {"languages": COLUMNS})
+    languages = run.tables["languages"]
     rows = languages.to_dict("records")
     return Section(
         command=run.command,
@@ -63,16 +63,6 @@ def languages_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _checked(run: Run, source: str) -> pd.DataFrame:
-    found = list(run.tables["languages"].columns) if "languages" in run.tables else []
-    if missing := [column for column in COLUMNS if column not in found]:
-        raise StoreError(
-            f"{source} is no whole probing across languages: its table languages has no {', '.join(missing)}. Run "
-            "`probe-languages` again with --fresh."
-        )
-    return run.tables["languages"]
 
 
 def _findings(run: Run, rows: list[Row]) -> list[Finding]:

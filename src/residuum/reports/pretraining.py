@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import count, listed
 from residuum.results import Run
@@ -27,7 +27,7 @@ NO_LOSS = ("step", "learning_rate", "gradient_norm", "tokens", "seconds")
 
 def pretraining_section(run: Run, source: str = "") -> Section:
     """How a model came about."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "pretraining", "pretrain", COLUMNS)
     scores = run.tables["scores"]
     return Section(
         command=run.command,
@@ -40,16 +40,6 @@ def pretraining_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        if missing := [column for column in columns if column not in found]:
-            raise StoreError(
-                f"{source} is no whole pretraining: its table {name} has no {', '.join(missing)}. "
-                "Run `pretrain` again with --fresh."
-            )
 
 
 def _findings(run: Run) -> list[Finding]:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart, value_map
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import CONFIDENCE, count, interval, layer_range
 from residuum.results import Run
@@ -30,7 +30,8 @@ Row = dict[str, Any]
 
 def probing_section(run: Run, source: str = "") -> Section:
     """What the layers of a model know of a task."""
-    scores = _checked(run, source or "This run")
+    check_tables(run, source or "This run", "probing", "probe", {"scores": COLUMNS})
+    scores = run.tables["scores"]
     rows = scores.to_dict("records")
     metric = str(run.summary["metric"])
     return Section(
@@ -47,16 +48,6 @@ def probing_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _checked(run: Run, source: str) -> pd.DataFrame:
-    found = list(run.tables["scores"].columns) if "scores" in run.tables else []
-    if missing := [column for column in COLUMNS if column not in found]:
-        raise StoreError(
-            f"{source} is no whole probing: its table scores has no {', '.join(missing)}. Run `probe` again with "
-            "--fresh."
-        )
-    return run.tables["scores"]
 
 
 def _facts(run: Run, rows: list[Row]) -> dict[str, str]:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart, value_map
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Card, Finding, Panel, Section, Table, View, Word
 from residuum.reports.wording import CONFIDENCE, interval
 from residuum.results import Run
@@ -45,7 +45,7 @@ NAMES = {"lca": "LCA", "iou": "IoU", "mean_difference": "mean difference", "gaus
 
 def ranking_section(run: Run, source: str = "") -> Section:
     """Which neurons of a model a task needs."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "ranking", "rank", COLUMNS)
     return Section(
         command=run.command,
         title=f"Which neurons of {run.config['model']} does {run.config['task']} need?",
@@ -62,16 +62,6 @@ def ranking_section(run: Run, source: str = "") -> Section:
         environment=run.environment,
         cards=tuple(_cards(run)),
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        found = list(run.tables[name].columns) if name in run.tables else []
-        if missing := [column for column in columns if column not in found]:
-            raise StoreError(
-                f"{source} is no whole ranking: its table {name} has no {', '.join(missing)}. Run `rank` again with "
-                "--fresh."
-            )
 
 
 def _facts(run: Run) -> dict[str, str]:

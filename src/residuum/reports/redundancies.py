@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from residuum.errors import StoreError
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Panel, Section, Table, View
 from residuum.reports.figures import heatmap
 from residuum.reports.redundancy_figures import (
@@ -47,7 +47,7 @@ RULES = {
 
 def redundancy_section(run: Run, source: str = "") -> Section:
     """What of a model is redundant."""
-    _check_tables(run, source or "This run")
+    check_tables(run, source or "This run", "analysis of redundancy", "redundancy", COLUMNS)
     model, task = str(run.config.get("model", "the model")), run.summary.get("task")
     return Section(
         command=run.command,
@@ -64,16 +64,6 @@ def redundancy_section(run: Run, source: str = "") -> Section:
         config=run.config,
         environment=run.environment,
     )
-
-
-def _check_tables(run: Run, source: str) -> None:
-    for name, columns in COLUMNS.items():
-        missing = [column for column in columns if name not in run.tables or column not in run.tables[name]]
-        if missing:
-            raise StoreError(
-                f"{source} is no whole analysis of redundancy: its table {name} has no {', '.join(missing)}. "
-                "Run `redundancy` again with --fresh."
-            )
 
 
 def _facts(run: Run) -> dict[str, str]:

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
+from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import count, interval, listed
 from residuum.results import Run
@@ -38,14 +39,10 @@ def retrieval_section(run: Run, source: str = "") -> Section:
 
 
 def _checked(run: Run, source: str) -> pd.DataFrame:
-    table = run.tables.get("retrieval", pd.DataFrame())
-    missing = [column for column in COLUMNS if column not in table.columns]
-    if missing or table.empty:
-        raise StoreError(
-            f"{source} is no whole retrieval: its table retrieval has no {', '.join(missing) or 'rows'}. "
-            "Run `evaluate retrieval` again with --fresh."
-        )
-    return table
+    check_tables(run, source, "retrieval", "evaluate retrieval", {"retrieval": COLUMNS})
+    if run.tables["retrieval"].empty:
+        raise StoreError(f"{source} is no whole retrieval: its table retrieval has no rows. Run it again with --fresh.")
+    return run.tables["retrieval"]
 
 
 def _facts(table: pd.DataFrame) -> dict[str, str]:
