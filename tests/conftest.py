@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+hypothesis.settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

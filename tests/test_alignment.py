@@ -133,7 +133,7 @@ def test_a_window_without_room_is_refused():
         Aligner(build_tokenizer("wordpiece"), 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=("Cs", "Zs", "Cc")), min_size=1, max_size=6),

@@ -34,7 +34,7 @@ def test_the_kept_text_is_split_as_before(family):
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt", "xlm-roberta"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.text("abekorxşğü東é. ", min_size=1, max_size=12), min_size=1, max_size=6))
 def test_any_text_is_split_as_before_by_its_own_vocabulary(family, words):
     tokenizer = tokenizer_of(family)

@@ -230,7 +230,7 @@ def rendered(sentence) -> str:
 
 
 @given(st.lists(sentences(), min_size=1, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_what_is_rendered_is_read_back_equal(tmp_path, corpus_of):
     path = tmp_path / "t.conllu"
     path.write_text("\n".join(map(rendered, corpus_of)), encoding="utf-8", newline="\n")

@@ -65,7 +65,7 @@ def test_correlation_against_numpy():
 
 
 @given(st.integers(0, 10_000), st.floats(0.05, 0.95))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_clusters_do_not_change_when_neurons_are_scaled_shifted_or_flipped(seed, threshold):
     x = correlated_neurons(seed, n_words=60, n_neurons=15, n_sources=4).astype(np.float64)
     rng = np.random.default_rng(seed)

@@ -65,13 +65,13 @@ class TestStreaming:
     def test_one_batch_equals_the_formulas(self):
         assert_same(accumulate(words(300)), direct(words(300)))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(cuts=st.lists(st.integers(0, 500), max_size=6))
     def test_any_cut_of_the_stream_equals_the_batch(self, cuts):
         x = words(500)
         assert_same(accumulate(*np.split(x, sorted(cuts))), direct(x))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(cut=st.integers(1, 499))
     def test_merged_parts_equal_the_batch(self, cut):
         x = words(500)
@@ -81,7 +81,7 @@ class TestStreaming:
         a, b, c = (accumulate(part) for part in np.split(words(90), [20, 50]))
         assert_same(merge(merge(a, b), c), merge(c, merge(b, a)))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(cut=st.integers(1, 450))
     def test_taking_a_part_away_leaves_the_rest(self, cut):
         x = words(500)

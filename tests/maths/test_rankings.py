@@ -78,7 +78,7 @@ def test_lca_with_tiny_steps_gives_the_same_order_neuron_by_neuron():
 
 
 @given(st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_lca_does_not_depend_on_the_order_signs_or_scales_of_classes(seed):
     rng = np.random.default_rng(seed)
     weight = rng.laplace(size=(4, 15))

@@ -28,7 +28,7 @@ def test_against_sklearn_the_nearest_neighbour_is_the_same_in_both_directions():
 
 
 @given(rows=st.integers(1, 25), columns=st.integers(1, 25))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_the_size_of_blocks_changes_nothing(rows, columns):
     source, target = vectors(23), vectors(23, seed=1)
     for whole, blocked in zip(
