@@ -45,12 +45,13 @@ def test_a_treebank_equals_what_the_reader_reads_from_its_file(tmp_path):
 @pytest.mark.parametrize("task", TASKS)
 def test_every_file_reads_back_as_the_corpus_of_its_task(task, tmp_path):
     suffix = {"treebank": "conllu", "ner": "bio", "copa": "jsonl", "text": "txt"}.get(task, "tsv")
-    options = {"translation": {"text": 0, "pair": 1}, "copa": {"text": "premise"}}.get(task, {})
+    options = {"text": 0, "pair": 1} if task == "translation" else {}
     path = tmp_path / f"set.{suffix}"
     path.write_text(sample_text(task, language=language_of(task), size=60), encoding="utf-8")
     corpus, read = sample(task, language=language_of(task), size=60), read_corpus(path, **options)
     assert read.sentences == corpus.sentences
     assert read.pairs == corpus.pairs
+    assert read.choices == corpus.choices
     if task not in ("translation", "text", "treebank", "ner"):
         assert read.targets("label") == corpus.targets("label")
     if task == "ner":
@@ -137,10 +138,9 @@ def test_the_right_choice_cannot_be_told_without_the_premise():
     corpus, held_out = sample("copa", size=2000), sample("copa", size=800, split="test")
 
     def sides(corpus):
-        labels = corpus.sentence_labels
-        rows = zip(labels["choice1"], labels["choice2"], labels["label"], strict=True)
+        rows = zip(corpus.choices, corpus.targets(), strict=True)
         return [
-            (choice, str(int(label == str(side)))) for *choices, label in rows for side, choice in enumerate(choices)
+            (choice, str(int(label == str(side)))) for choices, label in rows for side, choice in enumerate(choices)
         ]
 
     train, test = sides(corpus), sides(held_out)
@@ -159,6 +159,7 @@ def test_choices_are_json_records_as_xcopa_keeps_them():
     assert all(list(record) == ["premise", "choice1", "choice2", "question", "label"] for record in records)
     assert {record["label"] for record in records} == {0, 1}
     assert {record["question"] for record in records} == {"cause", "effect"}
+
 
 
 def test_tables_have_a_header():

@@ -14,18 +14,6 @@ from residuum.tuning.problems import problem_of
 WINDOW = 48
 
 
-def choices(size: int = 16) -> Corpus:
-    copa = sample("copa", size=size)
-    labels = copa.sentence_labels
-    return Corpus(
-        name="choices",
-        sentences=copa.sentences,
-        pairs=[[word] for word in labels["question"]],
-        choices=[list(pair) for pair in zip(labels["choice1"], labels["choice2"], strict=True)],
-        sentence_labels={"label": labels["label"]},
-    )
-
-
 def numbers(size: int = 16) -> Corpus:
     sentences = sample("polarity", size=size).sentences
     return Corpus(name="numbers", sentences=sentences, sentence_labels={"score": [len(s) / 10 for s in sentences]})
@@ -36,7 +24,7 @@ CORPORA = {
     "pair": (Task("sentence", unit="sentence"), lambda size: sample("nli", size=size)),
     "regression": (named_task("regression"), numbers),
     "tagging": (named_task("ner"), lambda size: sample("ner", size=size)),
-    "choice": (named_task("choice"), choices),
+    "choice": (named_task("choice"), lambda size: sample("copa", size=size)),
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import transformers as hf
-from lessons import CORPORA, choices
+from lessons import CORPORA
 
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, DataError
@@ -90,9 +90,9 @@ def test_the_context_is_cut_before_the_question_and_never_the_candidate(tiny_fol
 
 def test_every_question_must_have_as_many_candidates(tiny_folder):
     tokenizer = hf.AutoTokenizer.from_pretrained(tiny_folder("bert"))
-    corpus = choices(4)
+    corpus = sample("copa", size=4)
     corpus.choices[2].append("a third")
-    with pytest.raises(CorpusError, match="Question 1 of choices has 2 candidates; expected 3, as in training"):
+    with pytest.raises(CorpusError, match=f"Question {corpus.ids[0]} of {corpus.name} has 2 candidates; expected 3"):
         encoded("choice", tokenizer, corpus=corpus)
 
 
@@ -159,7 +159,7 @@ def test_problems_follow_from_task_and_corpus():
     assert problem_of(named_task("mrpc"), sample("polarity", size=6)).metrics[0] in ("f1", "accuracy")
     floats = Corpus(name="c", sentences=[["a"]], sentence_labels={"score": [0.5]})
     assert problem_of(SENTENCE, floats).kind == "regression"
-    assert problem_of(named_task("choice"), choices(2)).classes == ("0", "1")
+    assert problem_of(named_task("choice"), sample("copa", size=2)).classes == ("0", "1")
 
 
 def test_one_class_is_nothing_to_learn():

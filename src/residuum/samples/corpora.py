@@ -1,6 +1,7 @@
 """The sample sets as corpora."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from residuum.samples.tasks import RENDERERS, Request, choices, labelled, pairs, sentences
@@ -26,8 +27,8 @@ def sample(
 
     The same seed gives the same meanings in every language (en, de, tr, sw; a pair such as `tr-en` for translation),
     and treebank, ner, translation and text have the same sentences. No meaning is in two splits; with
-    `disjoint_lexemes` each split has nouns, names, verbs, adjectives and adverbs of manner of its own. The choices of
-    copa are sentence labels beside the question and the label.
+    `disjoint_lexemes` each split has nouns, names, verbs, adjectives and adverbs of manner of its own. The
+    candidates of copa are its choices.
     """
     request = Request(task, language, size, seed, split, disjoint_lexemes)
     return _BUILDERS[task](request)
@@ -80,15 +81,13 @@ def _nli(request: Request) -> "Corpus":
 def _copa(request: Request) -> "Corpus":
     render = RENDERERS[request.language]
     items = choices(request)
-    premises = [render(choice.premise).text() for choice in items]
-    return _of_texts(
+    corpus = _of_texts(
         request,
-        premises,
-        question=[choice.question for choice in items],
-        choice1=[render(choice.choices[0]).text() for choice in items],
-        choice2=[render(choice.choices[1]).text() for choice in items],
-        label=[str(choice.label) for choice in items],
+        [render(item.premise).text() for item in items],
+        [item.question for item in items],
+        label=[str(item.label) for item in items],
     )
+    return replace(corpus, choices=[[render(choice).text() for choice in item.choices] for item in items])
 
 
 def _translation(request: Request) -> "Corpus":
