@@ -3,8 +3,8 @@
 import pytest
 
 from residuum.errors import CorpusError, SettingError
-from residuum.evaluation.pairs import read_pairs
-from residuum.samples import sample_text
+from residuum.evaluation.pairs import corpus_pairs, read_pairs
+from residuum.samples import sample, sample_text
 
 
 @pytest.fixture
@@ -72,3 +72,13 @@ def test_mistakes_say_what_was_found(folder, tmp_path):
     (tmp_path / "short.txt").write_text("one line\n")
     with pytest.raises(CorpusError, match="not in step"):
         read_pairs(folder / "tatoeba.tur-eng.tur", tmp_path / "short.txt")
+
+
+def test_a_corpus_with_second_segments_gives_pairs():
+    corpus = sample("translation", language="tr-en", size=3)
+    pairs = corpus_pairs(corpus, ("tr", "en"))
+    assert pairs.name == "tr-en"
+    assert pairs.source == [corpus.text(i) for i in range(3)]
+    assert pairs.target == [corpus.pair_text(i) for i in range(3)]
+    with pytest.raises(CorpusError, match="has no second segments"):
+        corpus_pairs(sample("text", size=3), ("en", "de"))

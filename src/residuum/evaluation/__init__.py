@@ -2,7 +2,7 @@
 
 from residuum.evaluation.correlation import correlate_alignment
 from residuum.evaluation.evaluating import evaluate
-from residuum.evaluation.pairs import SentencePairs, read_pairs
+from residuum.evaluation.pairs import SentencePairs, corpus_pairs, read_pairs
 from residuum.evaluation.perplexity import Perplexity, evaluate_perplexity
 from residuum.evaluation.retrieval import Retrieval, evaluate_retrieval
 
@@ -10,6 +10,7 @@ __all__ = [
     "Perplexity",
     "Retrieval",
     "SentencePairs",
+    "corpus_pairs",
     "correlate_alignment",
     "evaluate",
     "evaluate_perplexity",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from residuum.corpus import read_corpus, read_parallel
+from residuum.corpus import Corpus, read_corpus, read_parallel
 from residuum.errors import CorpusError, SettingError
 
 _SIDE = re.compile(r"(?P<stem>.*\b(?P<source>\w{2,3})-(?P<target>\w{2,3}))\.(?P<side>\w{2,3})")
@@ -66,6 +66,18 @@ def read_pairs(
 
 
 Sides = tuple[Path, Path, tuple[str, str]]
+
+
+def corpus_pairs(corpus: Corpus, languages: tuple[str, str]) -> SentencePairs:
+    """The pairs of a corpus whose second segments are translations."""
+    if corpus.pairs is None:
+        raise CorpusError(f"{corpus.name} has no second segments; expected the translation of every sentence.")
+    return SentencePairs(
+        languages=languages,
+        source=[corpus.text(i) for i in range(len(corpus))],
+        target=[corpus.pair_text(i) or "" for i in range(len(corpus))],
+        left_out=_left_out(corpus.skipped),
+    )
 
 
 def _existing(path: Path) -> Path:
@@ -129,12 +141,7 @@ def _file_languages(source: Path, target: Path) -> tuple[str, str]:
 def _table(path: Path, text: str | int, pair: str | int, limit: int | None) -> SentencePairs:
     corpus = read_corpus(path, text=text, pair=pair, spacing="text", limit=limit)
     named = isinstance(text, str) and isinstance(pair, str)
-    return SentencePairs(
-        languages=(str(text), str(pair)) if named else ("source", "target"),
-        source=[corpus.text(i) for i in range(len(corpus))],
-        target=[corpus.pair_text(i) or "" for i in range(len(corpus))],
-        left_out=_left_out(corpus.skipped),
-    )
+    return corpus_pairs(corpus, (str(text), str(pair)) if named else ("source", "target"))
 
 
 def _left_out(skipped: dict[str, int]) -> int:
