@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from made_stores import HIDDEN, TAGS, known_data, made_store
-from residuum.batteries import CONTROL, TASK, Bench, accuracy_interval, parse_penalty
+from residuum.batteries import CONTROL, TASK, Bench, accuracy_interval, parse_penalty, same_examples, train_together
 from residuum.errors import DataError, SettingError
 from residuum.examples import labelled_splits
 from residuum.maths.features import ShardedFeatures
@@ -37,6 +37,24 @@ def test_a_score_is_that_of_the_mathematics(bench):
     predicted = [TAGS[i] for i in alone.predict(bench.features("test"))]
     assert score.value == np.mean(np.array(predicted) == np.array(bench.splits.test.labels))
     assert score.value > 0.95
+
+
+def test_tasks_of_the_same_examples_train_together_as_they_do_alone(store, bench):
+    coarse = labelled_splits(store, [["noun" if tag == "NOUN" else "other" for tag in row] for row in DATA.tags])
+    beside = bench.beside(coarse)
+    assert beside.features("train") is bench.features("train")
+    probes = [Probe(TASK, KNOWN, seed=1), Probe(CONTROL, WORD)]
+    together = train_together([(bench, probes), (beside, probes)])
+    for own, trained in zip((bench, Bench(coarse, RECIPE)), together, strict=True):
+        for alone, found in zip(own.train(probes), trained, strict=True):
+            np.testing.assert_array_equal(found.weight, alone.weight)
+            assert found.probe.target == alone.probe.target
+
+
+def test_tasks_that_label_other_words_are_not_of_the_same_examples(store, bench):
+    some = [[tag if tag != TAGS[0] else None for tag in row] for row in DATA.tags]
+    assert same_examples(bench.splits, bench.splits)
+    assert not same_examples(bench.splits, labelled_splits(store, some))
 
 
 def test_the_control_task_gives_a_word_type_one_label_in_all_parts(bench):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Examples, Splits
+from residuum.examples import MEMORY, PARTS, Examples, Splits
 from residuum.maths.features import Features
 from residuum.maths.penalty_search import PenaltyScore, search_penalty
 from residuum.maths.probe_scores import (
     ClassScores,
     NumberScores,
+    bag_of_words_baseline,
     class_scores,
     majority_baseline,
     number_scores,
@@ -69,6 +70,13 @@ class Bench:
     recipe: Recipe = field(default_factory=Recipe)
     max_memory: int = MEMORY
     seed: int = 0
+
+    def beside(self, splits: Splits) -> Bench:
+        """The bench of another task of the same examples; what one of them reads serves both."""
+        assert same_examples(self.splits, splits), "features can only be shared over the same examples"
+        other = replace(self, splits=splits)
+        vars(other)["_held"] = self._held
+        return other
 
     @cached_property
     def targets(self) -> dict[str, Target]:
@@ -145,13 +153,18 @@ class Bench:
         return accuracy_interval(correct, self._examples(part).sentences, resamples=resamples, seed=self.seed)
 
     def baselines(self, part: str = "test") -> dict[str, float]:
-        """What is right without looking at any activation: the majority label, and each word's majority label."""
+        """What is right without looking at any activation.
+
+        The majority label; of word tasks each word's majority label; of sentence tasks what a bag of words tells.
+        """
         train, held_out = self.splits.train, self._examples(part)
         if isinstance(train.labels, np.ndarray) or isinstance(held_out.labels, np.ndarray):
             return {}
         found = {"majority": majority_baseline(train.labels, held_out.labels)}
         if self.splits.task.unit == "word":
             found["word majority"] = word_majority_baseline(train.words, train.labels, held_out.words, held_out.labels)
+        else:
+            found["bag of words"] = bag_of_words_baseline(train.bags, train.labels, held_out.bags, held_out.labels)
         return found
 
     def estimate(self, probes: Sequence[Probe]) -> Estimate:
@@ -183,6 +196,25 @@ class Bench:
             return Score(probe, details.pearson, details, predicted)
         details = class_scores(predicted, truth, probe.n_classes)
         return Score(probe, details.accuracy, details, predicted)
+
+
+def same_examples(a: Splits, b: Splits) -> bool:
+    """Whether two tasks have labels of the same rows of the same stores, so that their probes can train together."""
+    return all(
+        getattr(a, part).store is getattr(b, part).store
+        and np.array_equal(getattr(a, part).rows, getattr(b, part).rows)
+        for part in PARTS
+    )
+
+
+def train_together(batteries: Sequence[tuple[Bench, Sequence[Probe]]]) -> list[list[TrainedProbe]]:
+    """Train the probes of several tasks of the same examples in one pass; each learns what it would learn alone."""
+    first = batteries[0][0]
+    assert all(same_examples(first.splits, bench.splits) for bench, _ in batteries[1:]), "examples differ"
+    targets = {f"{i} {name}": t for i, (bench, _) in enumerate(batteries) for name, t in bench.targets.items()}
+    probes = [replace(p, target=f"{i} {p.target}") for i, (_, own) in enumerate(batteries) for p in own]
+    trained = iter(train_probes(first.features("train"), targets, probes, first.recipe))
+    return [[replace(next(trained), probe=probe) for probe in own] for _, own in batteries]
 
 
 def accuracy_interval(

@@ -17,7 +17,7 @@ import xxhash
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
-from residuum.corpus import Corpus, split_indices
+from residuum.corpus import Corpus, candidate_pairs, split_indices
 from residuum.errors import CorpusError, DataError, SettingError
 from residuum.maths.features import Features, ShardedFeatures
 from residuum.maths.neuron_ids import NeuronLayout
@@ -50,6 +50,13 @@ class Examples:
         if self.store.unit == "sentence":
             return [" ".join(sentences[row]) for row in self.rows]
         return [sentences[s][w] for s, w in self.store.row_words[self.rows].tolist()]
+
+    @property
+    def bags(self) -> list[list[tuple[int, str]]]:
+        """The words of each example's sentence, each with the number of its segment (1 is the second of a pair)."""
+        numbers = self.sentences.tolist()
+        segments = [self.store.sentences, *([] if self.store.pairs is None else [self.store.pairs])]
+        return [[(place, word) for place, texts in enumerate(segments) for word in texts[n]] for n in numbers]
 
     @cached_property
     def sentences(self) -> Int[np.ndarray, " example"]:
@@ -174,7 +181,8 @@ def labelled_splits(
     `source` is a model (or its name), which reads the corpora into stores in the folder `activations`; a store; or
     one store for each of train, dev and test (or a folder of these). `data` is a corpus (a path is read as `read_task`
     does), or the labels themselves: one list for a store, which is then cut by sentences into 80 / 10 / 10, or one
-    for each part. `layers` are those that are read, or that are taken from a store that has more.
+    for each part. `layers` are those that are read, or that are taken from a store that has more. Of multiple choice
+    every candidate is an example, with its context, and is right or wrong.
     """
     task = named_task(task)
     found = _opened(source)
@@ -188,6 +196,8 @@ def labelled_splits(
         return _of_one_store(_with_layers(found, layers), data, task, seed, reading)
     if isinstance(data, str | os.PathLike | Corpus):
         data = read_task(task, data, dev=dev, test=test, seed=seed, **reading)
+    if isinstance(data, TaskCorpora):
+        data = replace(data, **{part: candidate_pairs(corpus) for part, corpus in data.items()})
     if isinstance(found, Mapping):
         return _of_stores({part: _with_layers(store, layers) for part, store in found.items()}, data, task)
     if activations is None:
@@ -302,6 +312,8 @@ def _of_one_store(store: ActivationStore, data: Any, task: Task, seed: int, read
         raise SettingError(f"{store.path} is one store; give one for each of train, dev and test.")
     if isinstance(data, str | os.PathLike):
         data = read_whole(task, data, **reading)
+    if isinstance(data, Corpus):
+        data = candidate_pairs(data)
     task = _of_unit(task, store, data)
     whole = examples(store, labels_of(data, task) if isinstance(data, Corpus) else data)
     parts = [whole.select(part) for part in split_indices(len(store.sentences), SHARES, seed)]

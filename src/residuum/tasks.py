@@ -99,7 +99,7 @@ def read_task(
     is cut from train. `limit` applies to each part.
     """
     task = named_task(task)
-    if isinstance(corpus, Corpus) or (dev is None and test is None and _in_one_piece(Path(corpus))):
+    if isinstance(corpus, Corpus) or in_one_piece(corpus, dev, test):
         whole = read_whole(task, corpus, format=format, limit=limit)
         shares = ", ".join(f"{share:.0%}" for share in SHARES)
         return TaskCorpora(*whole.split(SHARES, seed), notes=(f"{whole.name} was cut into {shares} by seed {seed}",))
@@ -108,7 +108,7 @@ def read_task(
         "dev": _optional(task, corpus, dev, "dev", format, limit),
         "test": _optional(task, corpus, test, "test", format, limit),
     }
-    _check_labels(task, parts["train"])
+    check_labels(task, parts["train"])
     return _completed(task, parts, seed)
 
 
@@ -121,8 +121,18 @@ def read_whole(
         whole = corpus if limit is None else corpus.limit(limit)
     else:
         whole = _read(task, corpus, None, format, limit)
-    _check_labels(task, whole)
+    check_labels(task, whole)
     return whole
+
+
+def in_one_piece(
+    corpus: str | os.PathLike[str],
+    dev: str | os.PathLike[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+) -> bool:
+    """Whether a corpus comes without parts of its own, so that it is to be cut."""
+    path = Path(corpus)
+    return dev is None and test is None and (path.is_file() or (path.is_dir() and not has_split(path, "train")))
 
 
 def labels_of(corpus: Corpus, task: Task) -> list[Any]:
@@ -132,8 +142,12 @@ def labels_of(corpus: Corpus, task: Task) -> list[Any]:
     return corpus.targets(task.label if task.label in corpus.sentence_labels else None)
 
 
-def _in_one_piece(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and not has_split(path, "train"))
+def check_labels(task: Task, corpus: Corpus) -> None:
+    """Raise an error unless some word or sentence of a corpus has a label of the task."""
+    labels = labels_of(corpus, task)
+    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
+    if all(value is None for value in values):
+        raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
 
 
 def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCorpora:
@@ -162,14 +176,14 @@ def _optional(
 ) -> Corpus | None:
     if given is not None:
         found = _read(task, given, None, format, limit)
-        _check_labels(task, found)
+        check_labels(task, found)
         return found
     local = Path(corpus).exists()
     if local and not has_split(Path(corpus), split):
         return None
     try:
         found = _read(task, corpus, split if local else _HUB_SPLITS[split], format, limit)
-        _check_labels(task, found)
+        check_labels(task, found)
     except CorpusError:
         # GLUE ships its tests without labels, and a dataset of the hub may lack a split
         if not local or (split == "test" and task.unit == "sentence"):
@@ -186,10 +200,3 @@ def _read(
 
 def _split_of(corpus: str | os.PathLike[str], split: str) -> str | None:
     return None if Path(corpus).is_file() else split
-
-
-def _check_labels(task: Task, corpus: Corpus) -> None:
-    labels = labels_of(corpus, task)
-    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
-    if all(value is None for value in values):
-        raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from residuum.corpus import Corpus, read_corpus
+from residuum.corpus import Corpus, candidate_pairs, read_corpus
 from residuum.errors import CorpusError
 
 CONTEXT, QUESTION = "The man turned on the tap.", "What happened?"
@@ -113,3 +113,19 @@ def test_the_sample_grammar_and_real_files_are_read_as_choices(data, tmp_path):
         corpus = read_corpus(path)
         assert {len(choices) for choices in corpus.choices or []} == {n_choices}
         assert set(corpus.targets()) == {str(place) for place in range(n_choices)}
+
+
+def test_candidates_become_pairs_that_are_right_or_wrong():
+    corpus = Corpus(
+        name="c",
+        sentences=[["It", "rained."], ["She", "slept."]],
+        pairs=[["effect"], ["cause"]],
+        sentence_labels={"label": ["1", None]},
+        choices=[["Dry.", "All wet."], ["She was tired.", "She ran."]],
+    )
+    pairs = candidate_pairs(corpus)
+    assert pairs.sentences == [["It", "rained.", "effect"]] * 2 + [["She", "slept.", "cause"]] * 2
+    assert pairs.pairs == [["Dry."], ["All", "wet."], ["She", "was", "tired."], ["She", "ran."]]
+    assert pairs.targets() == ["wrong", "right", None, None]
+    assert pairs.ids == ["1.1", "1.2", "2.1", "2.2"]
+    assert candidate_pairs(pairs) is pairs

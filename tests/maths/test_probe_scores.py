@@ -7,6 +7,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from residuum.errors import DataError
 from residuum.maths.probe_scores import (
+    bag_of_words_baseline,
     class_scores,
     majority_baseline,
     number_scores,
@@ -58,6 +59,16 @@ def test_word_majority_baseline_by_hand():
     # a → X, b → Y, c → X (tie), unknown → X (three each: the first in the alphabet)
     test_words, test_labels = ["a", "b", "c", "new", "new"], ["X", "Y", "Y", "X", "Y"]
     assert word_majority_baseline(train_words, train_labels, test_words, test_labels) == 3 / 5
+
+
+def test_a_bag_of_words_knows_which_words_a_text_has_but_not_their_order():
+    texts = [f"{one} {other} {filler}".split() for one in "ab" for other in "cd" for filler in "wxyz"]
+    has_a = ["yes" if "a" in text else "no" for text in texts]
+    assert bag_of_words_baseline(texts, has_a, texts, has_a) == 1
+    turned = [text[::-1] for text in texts]
+    order = ["first"] * len(texts) + ["last"] * len(texts)
+    assert bag_of_words_baseline(texts + turned, order, texts + turned, order) == 0.5
+    assert bag_of_words_baseline(texts, has_a, [["never", "seen"]] * 2, ["yes", "no"]) == 0.5
 
 
 def test_selectivity_is_task_minus_control():

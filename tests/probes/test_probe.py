@@ -153,7 +153,16 @@ def test_sentences_are_probed_at_their_own_position(tiny_folder, tmp_path):
     found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "sst2", out=tmp_path / "run", **options)
     assert row(found, "layer 3")["score"] > 0.9
     assert found.frame["control"].isna().all()
+    assert found.baselines.set_index("baseline")["score"]["bag of words"] == 1
     assert json.loads((tmp_path / "run/activations/train/manifest.json").read_text())["settings"]["unit"] == "sentence"
+
+
+def test_the_bag_of_words_of_a_pair_knows_which_segment_a_word_is_in(tiny_folder, tmp_path):
+    rows = "".join(f"{'fox' if i % 2 else 'model'}\t{'model' if i % 2 else 'fox'}\t{i % 2}\n" for i in range(60))
+    (tmp_path / "made.tsv").write_text(f"sentence1\tsentence2\tlabel\n{rows}")
+    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False}
+    found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "rte", out=tmp_path / "run", **options)
+    assert found.baselines.set_index("baseline")["score"]["bag of words"] == 1
 
 
 def test_the_same_run_again_returns_at_once_and_another_is_refused(store, tmp_path):

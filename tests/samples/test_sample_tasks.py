@@ -161,7 +161,6 @@ def test_choices_are_json_records_as_xcopa_keeps_them():
     assert {record["question"] for record in records} == {"cause", "effect"}
 
 
-
 def test_tables_have_a_header():
     rows = list(csv.reader(io.StringIO(sample_text("nli", size=3)), delimiter="\t"))
     assert rows[0] == ["premise", "hypothesis", "label"]

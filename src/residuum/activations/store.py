@@ -150,11 +150,18 @@ class ActivationStore:
     @property
     def sentences(self) -> list[list[str]]:
         """The words of every sentence, as they were read."""
-        return self._sentences
+        return self._segments[0]
+
+    @property
+    def pairs(self) -> list[list[str]] | None:
+        """The words of every second segment, or None where the corpus has no pairs."""
+        return self._segments[1]
 
     @cached_property
-    def _sentences(self) -> list[list[str]]:
-        return [record["words"] for record in read_words(self.path, self.manifest)]
+    def _segments(self) -> tuple[list[list[str]], list[list[str]] | None]:
+        records = read_words(self.path, self.manifest)
+        paired = bool(records) and "pair" in records[0]
+        return [record["words"] for record in records], [record["pair"] for record in records] if paired else None
 
     @cached_property
     def row_words(self) -> Int[np.ndarray, "row 2"]:

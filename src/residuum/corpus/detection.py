@@ -44,8 +44,8 @@ def chosen_file(path: Path, split: str | None) -> Path:
                 f"split is {split!r}, but {path} is one file; a split is chosen from a folder or dataset."
             )
         return path
-    files = sorted(file for file in path.iterdir() if _may_be_text(file))
-    matching = [file for file in files if split is None or _is_of_split(file, split)]
+    files = sorted(file for file in path.iterdir() if may_be_text(file))
+    matching = [file for file in files if split is None or is_of_split(file, split)]
     if len(matching) == 1:
         return matching[0]
     of_split = "" if split is None else f" of the split {split!r}"
@@ -57,7 +57,7 @@ def chosen_file(path: Path, split: str | None) -> Path:
 
 def has_split(path: Path, split: str) -> bool:
     """Whether a folder has a file of the split."""
-    return path.is_dir() and any(_may_be_text(file) and _is_of_split(file, split) for file in path.iterdir())
+    return path.is_dir() and any(may_be_text(file) and is_of_split(file, split) for file in path.iterdir())
 
 
 def detect_format(path: Path) -> str:
@@ -78,6 +78,18 @@ def detect_format(path: Path) -> str:
     return "lines"
 
 
+def may_be_text(file: Path) -> bool:
+    """Whether a file of a folder is a text rather than a note about it."""
+    bare = bare_name(file).lower()
+    return file.is_file() and has_known_suffix(file) and not file.name.startswith(".") and bare not in _NOT_TEXT
+
+
+def is_of_split(file: Path, split: str) -> bool:
+    """Whether the name of a file tells that it is of the split."""
+    names = next((names for names in _SPLITS if split in names), {split})
+    return not names.isdisjoint(re.split(r"[-_.]", bare_name(file)))
+
+
 def _is_conllu(rows: list[list[str]]) -> bool:
     first = next((row for row in rows if not row[0].startswith("#")), [])
     return len(first) == 10 and re.match(r"1\b", first[0]) is not None
@@ -85,13 +97,3 @@ def _is_conllu(rows: list[list[str]]) -> bool:
 
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
-
-
-def _may_be_text(file: Path) -> bool:
-    bare = bare_name(file).lower()
-    return file.is_file() and has_known_suffix(file) and not file.name.startswith(".") and bare not in _NOT_TEXT
-
-
-def _is_of_split(file: Path, split: str) -> bool:
-    names = next((names for names in _SPLITS if split in names), {split})
-    return not names.isdisjoint(re.split(r"[-_.]", bare_name(file)))

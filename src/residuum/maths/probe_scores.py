@@ -1,7 +1,7 @@
 """How good a probe is, and what must stand beside its accuracy: baselines and selectivity."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +99,26 @@ def word_majority_baseline(
     fallback = _most_frequent(Counter(train_labels))
     hits = [answers.get(word, fallback) == label for word, label in zip(test_words, test_labels, strict=True)]
     return sum(hits) / len(hits)
+
+
+def bag_of_words_baseline(
+    train_bags: Sequence[Sequence[Hashable]],
+    train_labels: Sequence[str],
+    test_bags: Sequence[Sequence[Hashable]],
+    test_labels: Sequence[str],
+) -> float:
+    """Accuracy of a softmax regression (‖θ‖²/2 beside the summed loss) on which words a text has, not their order.
+
+    A bag holds the words of one text; words that training never saw are left out.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    _check_pairs(len(train_bags), len(train_labels))
+    _check_pairs(len(test_bags), len(test_labels))
+    counter = CountVectorizer(analyzer=tuple, binary=True)
+    model = LogisticRegression(max_iter=1000).fit(counter.fit_transform(train_bags), train_labels)
+    return float(np.mean(model.predict(counter.transform(test_bags)) == np.asarray(test_labels)))
 
 
 def selectivity(task_accuracy: float, control_accuracy: float) -> float:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from residuum.batteries import CONTROL, TASK, Bench, Score
+from residuum.batteries import CONTROL, TASK, Bench, Score, train_together
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Probe, TrainedProbe
 from residuum.maths.selection import layer_subsets
@@ -115,6 +115,13 @@ class Battery:
         scores = iter(bench.score(self.trained, part))
         keys = [(one.name, target) for one in self.sets for target in self.targets]
         return Measurement(bench, part, {key: [next(scores) for _ in self.seeds] for key in keys})
+
+
+def train_batteries(batteries: Sequence[Battery]) -> None:
+    """Train the batteries of several tasks of the same examples in one pass over them."""
+    trained = train_together([(battery.bench, battery.probes) for battery in batteries])
+    for battery, own in zip(batteries, trained, strict=True):
+        vars(battery)["trained"] = own
 
 
 def targets_of(bench: Bench) -> list[str]:

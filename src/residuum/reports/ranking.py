@@ -100,7 +100,9 @@ def _score_text(run: Run, row: dict[str, Any]) -> str:
     text += f"{interval(row['low'], row['high'])}) on the test part."
     if not np.isnan(row["control"]):
         text += f" On random labels of words it scores {row['control']:.3f}: selectivity is {row['selectivity']:.3f}."
-    baselines = {name: run.summary[name] for name in ("majority", "word majority") if name in run.summary}
+    baselines = {
+        name: run.summary[name] for name in ("majority", "word majority", "bag of words") if name in run.summary
+    }
     if baselines:
         text += f" Without the model: {', '.join(f'{name} {value:.3f}' for name, value in baselines.items())}."
     return text
