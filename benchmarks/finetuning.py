@@ -5,6 +5,9 @@
 gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The three trainings take
 turns, some steps each, so that a disturbance hits all alike. `accuracy` compares a cached training with a plain loop
 whose lower half autograd leaves alone (dropout on everywhere) on the whole development part of SST-2.
+
+`diff` must share its work: all-MiniLM-L6-v2 (6 layers × 384) and two prunings of it over four tasks of EWT, against one
+extraction and one probing pass of each model (every layer and all of them, task and control task, three seeds).
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
-from measure import THREADS, data, in_fresh_process, line, report
+from measure import THREADS, data, in_fresh_process, line, minilm, report, seconds
 
+from residuum import diff, extract, probe, prune, read_corpus
 from residuum.finetuning.seeds import Recipe, prepare
 from residuum.tasks import TaskCorpora, named_task, read_task
 from residuum.training import ShuffledBatches
@@ -28,6 +33,7 @@ from residuum.tuning.predicting import score_part
 BATCH, STEPS, ROUNDS = 8, 16, 3
 FREEZES = {"full": (None, False), "frozen": ("bottom:6", False), "cached": ("bottom:6", True)}
 EXAMPLES, EPOCHS = 1000, 1.0  # of the comparison of accuracies
+SENTENCES, TASKS, DROPS = 1000, ("upos", "xpos", "deprel", "Number"), ("top:2", "bottom:2")  # of the difference
 
 
 def main() -> None:
@@ -37,7 +43,13 @@ def main() -> None:
     scores = {side: in_fresh_process(__file__, "accuracy", side)["accuracy"] for side in ("cached", "reference")}
     print("   accuracy " + ", ".join(f"{side} {score:.4f}" for side, score in scores.items()))
     whole = 3 * times["full"] / (times["fill"] + 3 * times["cached"])
+    with tempfile.TemporaryDirectory() as folder:
+        shared = in_fresh_process(__file__, "difference", "together", folder)
+        apart = in_fresh_process(__file__, "difference", "apart", folder)
+    print(f"   diff {shared['seconds']:.0f} s; extractions {apart['extract']:.0f} s, probing {apart['probe']:.0f} s")
+    ratio = shared["seconds"] / (apart["extract"] + apart["probe"])
     holds = [
+        line("diff of three models over four tasks / an extraction and a probing pass of each", ratio, 1.2),
         line("throughput, bottom half frozen / full", times["full"] / times["frozen"], 1.7, at_least=True),
         line("the same with its outputs cached", times["full"] / times["cached"], 2.5, at_least=True),
         line("the same over three epochs, filling the cache included", whole, 2.0, at_least=True),
@@ -106,6 +118,23 @@ def plain_training(pupil, lesson) -> None:
         optimiser.zero_grad()
 
 
+def measure_difference(side: str, folder: Path) -> None:
+    """The same models, texts, tasks and seeds, in one command or one by one; the models are pruned beforehand."""
+    torch.set_num_threads(THREADS)
+    models = [minilm(), *(prune(minilm(), folder / drop.replace(":", "-"), drop=drop).folder for drop in DROPS)]
+    corpus = read_corpus(data("treebanks", "UD_English-EWT"), split="train", limit=SENTENCES)
+    if side == "together":
+        report(seconds=seconds(lambda: diff(models, corpus, TASKS, out=folder / "run", progress=False), 1))
+        return
+    spent = {"extract": 0.0, "probe": 0.0}
+    for number, model in enumerate(models):
+        store = folder / f"store-{number}"
+        spent["extract"] += seconds(partial(extract, model, corpus, store, attention=True, progress=False), 1)
+        for task in TASKS:
+            spent["probe"] += seconds(partial(probe, store, corpus, task, subsets=False), 1)
+    report(**spent)
+
+
 def recipe(freeze: str | None, cache: bool) -> Recipe:
     if "RESIDUUM_MODELS" not in os.environ:
         sys.exit("Set RESIDUUM_MODELS to the folder of gte-small to run this benchmark.")
@@ -122,5 +151,7 @@ if __name__ == "__main__":
         measure_times()
     elif sys.argv[1:2] == ["accuracy"]:
         measure_accuracy(sys.argv[2])
+    elif sys.argv[1:2] == ["difference"]:
+        measure_difference(sys.argv[2], Path(sys.argv[3]))
     else:
         main()

@@ -114,7 +114,7 @@ def load_model(
     """
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
-    model = from_transformers(module, tokenizer, name=_short_name(name_or_path), attention=attention)
+    model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
     if random_init:
         model = replace(model, name=f"{model.name} (random)", random_init=True)
     if layers is not None:
@@ -326,7 +326,7 @@ def clear_loading_errors(name: str) -> Iterator[None]:
         raise ModelError(f"Cannot load {name}: {reason}") from error
 
 
-def _short_name(name_or_path: str | Path) -> str:
+def short_name(name_or_path: str | Path) -> str:
     """The hub name as it is, or the last folder of a path that says something."""
     path = Path(name_or_path)
     if not path.exists():

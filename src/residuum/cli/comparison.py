@@ -1,4 +1,4 @@
-"""The command that compares models."""
+"""Commands that compare models."""
 
 from __future__ import annotations
 
@@ -7,8 +7,28 @@ from typing import Annotated, Any
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import quiet_libraries
-from residuum.cli.options import Device, Format, Fresh, Limit, Out, Seed, Split, Workers
+from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.options import (
+    Activations,
+    BatchSize,
+    Dev,
+    Device,
+    Epochs,
+    Format,
+    Fresh,
+    HeldMemory,
+    Layers,
+    LearningRate,
+    Limit,
+    Norm,
+    Out,
+    Seed,
+    Seeds,
+    Split,
+    Standardize,
+    Test,
+    Workers,
+)
 
 
 @app.command()
@@ -75,3 +95,85 @@ def compare(
     page = report([out], out / "report.html")
     typer.echo(f"{len(result.frame):,} values of {result.frame['measure'].nunique()} measures are in {out}.")
     typer.echo(f"The figures are in {page}.")
+
+
+@app.command()
+def diff(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            help="The base model, then those made of it: folders, hub names or stores; NAME=MODEL names one.",
+            metavar="BASE OTHER …",
+        ),
+    ],
+    corpus: Annotated[str, typer.Option(help="What the models read: a treebank, column file, folder of splits, …")],
+    tasks: Annotated[
+        str,
+        typer.Option(
+            help="What probes look for, such as upos,xpos,deprel; chunk=PATH takes a task from another corpus."
+        ),
+    ],
+    out: Out,
+    measures: Annotated[
+        str, typer.Option(help="Similarities: paper, attention, all, or names separated by commas.")
+    ] = "neuron,svcca,cka,attention_pearson,attention_cka",
+    groups: Annotated[int, typer.Option(help="Groups of sentences for the jackknife of similarities.", min=1)] = 5,
+    thresholds: Annotated[
+        str, typer.Option(help="Where clusters of neurons are cut, to count the neurons that survive.")
+    ] = "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9",
+    shares: Annotated[str, typer.Option(help="Shares of neurons in the top and bottom sets.")] = "0.05,0.1",
+    delta: Annotated[float, typer.Option(help="How much accuracy the minimal set may lose.")] = 0.01,
+    penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5",
+    norm: Norm = "squared",
+    seeds: Seeds = 3,
+    epochs: Epochs = 10,
+    batch_size: BatchSize = 128,
+    learning_rate: LearningRate = 1e-3,
+    standardize: Standardize = False,
+    dev: Dev = None,
+    test: Test = None,
+    layers: Layers = "all",
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    workers: Workers = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    format: Format = None,
+    limit: Limit = None,
+    fresh: Fresh = False,
+) -> None:
+    """Show what fine-tuning, pruning or distillation changed: probes, salient neurons, similarity, and a report."""
+    from residuum.differences import diff as run
+    from residuum.maths.probing import Recipe
+    from residuum.reports import report
+
+    quiet_libraries()
+    result = run(
+        sources,
+        corpus,
+        names(tasks),
+        measures=measures,
+        groups=groups,
+        thresholds=numbers(thresholds),
+        shares=numbers(shares),
+        delta=delta,
+        penalty=penalty,
+        seeds=seeds,
+        seed=seed,
+        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        out=out,
+        activations=activations,
+        dev=dev,
+        test=test,
+        format=format,
+        limit=limit,
+        device=device,
+        workers=workers,
+        max_memory=int(max_memory * 1e9),
+        fresh=fresh,
+        say=typer.echo,
+        layers=layers,
+    )
+    typer.echo(result.text())
+    page = report([out], out / "report.html")
+    typer.echo(f"The tables are in {out}, the figures in {page}.")

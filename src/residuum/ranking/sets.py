@@ -87,10 +87,24 @@ def selection_table(
     return pd.DataFrame(cells)
 
 
-def smallest_set(bench: Bench, order: Neurons, oracle_on_dev: float, delta: float, penalty: Penalty) -> MinimalSet:
-    """The smallest head of a ranking whose own probe is within `delta` of the oracle on the development part."""
+def smallest_set(
+    bench: Bench,
+    order: Neurons,
+    oracle_on_dev: float,
+    delta: float,
+    penalty: Penalty,
+    *,
+    sizes: Sequence[int] | None = None,
+    resolution: int = 10,
+    at_once: int = 4,
+) -> MinimalSet:
+    """The smallest head of a ranking whose own probe is within `delta` of the oracle on the development part.
+
+    `sizes`, `resolution` and `at_once` say which sizes are tried, how finely and how many at a time (`minimal_set`).
+    """
     score_sets = bench.set_scorer("dev", l1=penalty.l1, l2=penalty.l2)
-    return minimal_set(order, score_sets, oracle_on_dev - delta)
+    required = oracle_on_dev - delta
+    return minimal_set(order, score_sets, required, sizes=sizes, resolution=resolution, at_once=at_once)
 
 
 def minimal_table(bench: Bench, sets: Mapping[str, tuple[int, float, SetScores]]) -> pd.DataFrame:

@@ -1,0 +1,153 @@
+"""The steps of a `diff` once all models have read: similarities, clusters and probes, then the tables of all models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tqdm import tqdm
+
+from residuum.comparison import compare
+from residuum.differences.changes import change_table, likeness_table, with_depth
+from residuum.differences.models import ReadModel
+from residuum.differences.probing import probe_tasks
+from residuum.differences.settings import Settings
+from residuum.differences.texts import Text
+from residuum.redundancies.general import general_redundancy
+from residuum.redundancies.settings import Settings as ClusterSettings
+from residuum.results import Run, finished_step
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The steps of a run; each one that is finished is kept in `steps` until the run is whole."""
+
+    models: list[ReadModel]
+    texts: list[Text]
+    settings: Settings
+    clusters: ClusterSettings
+    steps: Path
+    workers: int | None
+    max_memory: int
+    progress: bool
+    say: Say
+
+    def measured(self, left_out: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+        """The summary and the tables."""
+        similarity = self._similarity()
+        clustered = [self._clustered(number) for number in range(len(self.models))]
+        probed = [[self._probed(m, t) for t in range(len(self.texts))] for m in range(len(self.models))]
+        tables = self._task_tables(probed) | self._model_tables(similarity, clustered)
+        return self._summary(tables, similarity, left_out), tables
+
+    def _similarity(self) -> Run:
+        self.say(f"Similarity of all layers by {', '.join(self.settings.measures)}.")
+        return compare(
+            [model.stores[0] for model in self.models],
+            measures=self.settings.measures,
+            groups=self.settings.groups,
+            seed=self.settings.seed,
+            out=self.steps / "similarity",
+            workers=self.workers,
+            progress=self.progress,
+        ).run
+
+    def _clustered(self, number: int) -> Run:
+        model = self.models[number]
+        store = model.stores[0]
+
+        def compute() -> Run:
+            self.say(f"{model.name}: clusters of {sum(store.widths):,} neurons.")
+            bar = tqdm(total=store.n_rows, unit=" words", disable=None if self.progress else True, leave=False)
+            with bar:
+                run = general_redundancy(store, None, self.clusters, advance=bar.update)
+            kept = {name: run.tables[name] for name in ("survivors", "thresholds")}
+            return Run("diff", {}, run.summary, kept)
+
+        return finished_step(self.steps, f"clusters-{number}", compute)
+
+    def _probed(self, number: int, text: int) -> Run:
+        store = self.models[number].stores[text]
+        return finished_step(
+            self.steps,
+            f"probes-{number}-{text}",
+            lambda: probe_tasks(store, self.texts[text], self.settings, self.max_memory, self.say),
+        )
+
+    def _task_tables(self, probed: list[list[Run]]) -> dict[str, pd.DataFrame]:
+        """The tables of all models and tasks, and the change from the base."""
+        base, *others = self.models
+        change = [
+            change_table(task.name, base, other, probed[0][t], probed[m][t], self.settings.seed)
+            for t, text in enumerate(self.texts)
+            for task in text.tasks
+            for m, other in enumerate(others, 1)
+        ]
+        tables = {"change": pd.concat(change, ignore_index=True)}
+        for name in ("scores", "selection", "minimal", "spread", "properties"):
+            parts = [
+                run.tables[name].assign(model=model.name)
+                for model, runs in zip(self.models, probed, strict=True)
+                for run in runs
+            ]
+            tables[name] = self._of_models(pd.concat(parts, ignore_index=True))
+        tables["baselines"] = pd.concat([run.tables["baselines"] for run in probed[0]], ignore_index=True)
+        return tables
+
+    def _of_models(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of one task stand together; the model comes second, and the depth of a layer after it."""
+        names = [task.name for text in self.texts for task in text.tasks]
+        order = table["task"].map(names.index).argsort(kind="stable")
+        columns = ["task", "model", *(name for name in table if name not in ("task", "model"))]
+        sorted_table = table[columns].iloc[order].reset_index(drop=True)
+        return with_depth(sorted_table, self.models) if "layer" in columns else sorted_table
+
+    def _model_tables(self, similarity: Run, clustered: list[Run]) -> dict[str, pd.DataFrame]:
+        """The tables that need no labels."""
+        base, *others = self.models
+        pairs = with_depth(with_depth(similarity.tables["similarity"], self.models, "_a"), self.models, "_b")
+        tables = {
+            "similarity": pairs,
+            "likeness": likeness_table(pairs, base, others),
+            "curves": with_depth(similarity.tables["curves"], self.models),
+            "models": self._model_table(similarity.tables["layers"]),
+        }
+        for name in ("survivors", "thresholds"):
+            parts = [run.tables[name].assign(model=m.name) for m, run in zip(self.models, clustered, strict=True)]
+            table = pd.concat(parts, ignore_index=True)
+            table.insert(0, "model", table.pop("model"))
+            tables[name] = with_depth(table, self.models) if "layer" in table else table
+        return tables
+
+    def _model_table(self, layers: pd.DataFrame) -> pd.DataFrame:
+        rows = [
+            {
+                "model": model.name,
+                "blocks": model.n_layers,
+                "layers": len(model.stores[0].layers),
+                "neurons": sum(model.stores[0].widths),
+                "constant": layers.loc[layers["model"] == model.name, "constant"].sum(),
+                "fingerprint": model.stores[0].manifest.model["fingerprint"],
+            }
+            for model in self.models
+        ]
+        return pd.DataFrame(rows)
+
+    def _summary(self, tables: dict[str, pd.DataFrame], similarity: Run, left_out: str) -> dict[str, Any]:
+        whole = tables["change"].loc[tables["change"]["layer"].isna()]
+        changes = {f"{row['task']}, {row['model']}": row["change"] for row in whole.to_dict("records")}
+        return {
+            "base": self.models[0].name,
+            "models": len(self.models),
+            "tasks": sum(len(text.tasks) for text in self.texts),
+            "words": sum(text.corpus.n_words for text in self.texts),
+            "groups": similarity.summary["groups"],
+            "change of all layers": changes,
+            **({"left out": left_out} if left_out else {}),
+            "notes": [note for text in self.texts for note in text.notes],
+        }
