@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,17 @@ def test_sample_writes_what_the_readers_read(run, tmp_path):
     status, _, err = run("sample", "poem")
     assert status == 1
     assert "poem" in err
+
+
+def test_sample_says_where_the_teacher_is_and_copies_it(run, tmp_path):
+    folder = Path(run("sample", "teacher")[1].strip())
+    assert (folder / "model.safetensors").exists()
+    assert run("sample", "teacher", "--out", tmp_path / "teacher")[0] == 0
+    copied = tmp_path / "teacher" / "model.safetensors"
+    assert copied.read_bytes() == (folder / "model.safetensors").read_bytes()
+    status, _, err = run("sample", "teacher", "--out", tmp_path / "teacher")
+    assert status == 1
+    assert "exists; give the copy" in err
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "Ablation": "residuum.ranking",
     "ActivationStore": "residuum.activations.store",
+    "Adaptation": "residuum.adaptation",
+    "AdaptationSettings": "residuum.adaptation",
+    "Adapted": "residuum.adaptation",
     "Comparison": "residuum.comparison",
     "Corpus": "residuum.corpus",
+    "Difference": "residuum.differences",
     "Distillation": "residuum.distillation",
     "FeatureTransfer": "residuum.feature_transfer",
     "Finetuning": "residuum.finetuning",
@@ -33,11 +37,14 @@ _HOMES = {
     "Transfer": "residuum.feature_transfer",
     "ablate": "residuum.ranking",
     "ablated": "residuum.ablation",
+    "adapt": "residuum.adaptation",
     "cluster_neurons": "residuum.activations.correlation",
     "compare": "residuum.comparison",
     "correlate_alignment": "residuum.evaluation",
+    "diff": "residuum.differences",
     "distill": "residuum.distillation",
     "evaluate": "residuum.evaluation",
+    "evaluate_adapted": "residuum.adaptation",
     "evaluate_perplexity": "residuum.evaluation",
     "evaluate_retrieval": "residuum.evaluation",
     "export_activations": "residuum.activations.exchange",
@@ -46,6 +53,7 @@ _HOMES = {
     "from_module": "residuum.models",
     "from_transformers": "residuum.models",
     "import_activations": "residuum.activations.exchange",
+    "load_adapted": "residuum.adaptation",
     "load_model": "residuum.models",
     "neuron_means": "residuum.activations.means",
     "open_store": "residuum.activations.store",
@@ -58,10 +66,12 @@ _HOMES = {
     "read_corpus": "residuum.corpus",
     "read_pairs": "residuum.evaluation",
     "read_parallel": "residuum.corpus",
+    "read_transfer": "residuum.adaptation",
     "redundancy": "residuum.redundancies",
     "report": "residuum.reports",
     "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
+    "teacher_folder": "residuum.samples",
     "transfer": "residuum.feature_transfer",
     "trim": "residuum.trimming",
 }
@@ -75,8 +85,18 @@ if TYPE_CHECKING:
     from residuum.activations.extraction import extract
     from residuum.activations.means import neuron_means
     from residuum.activations.store import ActivationStore, open_store
+    from residuum.adaptation import (
+        Adaptation,
+        AdaptationSettings,
+        Adapted,
+        adapt,
+        evaluate_adapted,
+        load_adapted,
+        read_transfer,
+    )
     from residuum.comparison import Comparison, compare
     from residuum.corpus import Corpus, read_corpus, read_parallel
+    from residuum.differences import Difference, diff
     from residuum.distillation import Distillation, distill
     from residuum.errors import ResiduumError
     from residuum.evaluation import (
@@ -98,7 +118,7 @@ if TYPE_CHECKING:
     from residuum.ranking import Ablation, NeuronRanking, ablate, rank_neurons
     from residuum.redundancies import Redundancy, redundancy
     from residuum.reports import report
-    from residuum.samples import sample
+    from residuum.samples import sample, teacher_folder
     from residuum.trimming import trim
     from residuum.tuning import LearningSettings
 

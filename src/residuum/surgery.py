@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import xxhash
 from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
-from residuum.files import clear_disk_errors
+from residuum.files import checksum, clear_disk_errors
 from residuum.models import clear_loading_errors, find_blocks, load_tokenizer, probe_batch
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def check_no_fresh_weights(module: PreTrainedModel, info: dict[str, Any], name: 
         )
     if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
         setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
+
+
+def files_fingerprint(model: str | Path) -> str:
+    """A hash of the weights and the config of a local model, so that another one of that name is told from it."""
+    files = sorted(p for p in Path(model).glob("*") if p.suffix == ".safetensors" or p.name == "config.json")
+    return xxhash.xxh3_64_hexdigest("".join(map(checksum, files)).encode()) if files else ""
 
 
 def layer_count(module: nn.Module) -> int:
@@ -118,6 +125,22 @@ def keep_layers(module: nn.Module, kept: Sequence[int]) -> None:
         if isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
             setattr(config, key, [value[layer - 1] for layer in kept])
     config.num_hidden_layers = len(kept)
+
+
+def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:
+    """Put blocks on top of those of a model; `keep_layers` of the first ones takes them off again."""
+    base: Any = getattr(module, "base_model", module)
+    config = base.config
+    parent, attribute, there = find_blocks(base)
+    if there is None:
+        raise ModelError(f"{type(module).__name__} runs one block again and again; no other can be put on top.")
+    for key, value in config.to_dict().items():
+        if isinstance(value, list) and len(value) == config.num_hidden_layers and key.startswith("layer"):
+            setattr(config, key, [*value, *[value[-1]] * len(blocks)])
+    grown = nn.ModuleList([*there, *blocks])
+    setattr(parent, attribute, grown)
+    _number_blocks(list(grown))
+    config.num_hidden_layers = len(grown)
 
 
 def freeze(module: nn.Module, layers: Sequence[int], *, embeddings: bool) -> None:

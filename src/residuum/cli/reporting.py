@@ -39,7 +39,13 @@ def demo(
 
 @app.command()
 def sample(
-    task: Annotated[str, typer.Argument(help="treebank, ner, nli, copa, translation, polarity, tense or text.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="treebank, ner, nli, copa, translation, polarity, tense or text; or teacher, for the folder of the "
+            "multilingual model that ships with the package."
+        ),
+    ],
     language: Annotated[str, typer.Option(help="en, de, tr or sw; for translation a pair such as tr-en.")] = "en",
     size: Annotated[int, typer.Option(help="How many sentences or examples.", min=1)] = 1000,
     split: Annotated[Literal["train", "dev", "test"], typer.Option(help="Meanings of one are in no other.")] = "train",
@@ -48,17 +54,35 @@ def sample(
     ] = False,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The file to write; standard output by default.")
+        Path | None, typer.Option("--out", "-o", help="What to write to; standard output by default.")
     ] = None,
 ) -> None:
     """Write parallel sample data whose truth is known: the same seed says the same things in every language."""
     from residuum.files import whole_file
-    from residuum.samples import sample_text
+    from residuum.samples import sample_text, teacher_folder
 
+    if task == "teacher":
+        _show_teacher(teacher_folder(), out)
+        return
     text = sample_text(task, language=language, size=size, seed=seed, split=split, disjoint_lexemes=disjoint_lexemes)
     if out is None:
         typer.echo(text, nl=False)
         return
     with whole_file(out) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+    typer.echo(f"{out} is written.")
+
+
+def _show_teacher(folder: Path, out: Path | None) -> None:
+    """Say where the sample teacher is, or copy it to a folder that does not exist yet."""
+    from shutil import copytree
+
+    from residuum.errors import SettingError
+
+    if out is None:
+        typer.echo(folder)
+        return
+    if out.exists():
+        raise SettingError(f"{out} exists; give the copy of the teacher a folder of its own.")
+    copytree(folder, out)
     typer.echo(f"{out} is written.")

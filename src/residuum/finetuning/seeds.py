@@ -10,16 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import xxhash
 from torch import Tensor
 
 from residuum.errors import SettingError
-from residuum.files import checksum
 from residuum.finetuning.card import write_card
 from residuum.maths.probe_scores import majority_baseline
 from residuum.models import from_transformers, resolve_device
 from residuum.results import Run, write_run
-from residuum.surgery import keep_layers, kept_layers, layer_count, save_whole
+from residuum.surgery import files_fingerprint, keep_layers, kept_layers, layer_count, save_whole
 from residuum.tasks import Task, TaskCorpora
 from residuum.training import Training, discard_checkpoints, load_checkpoint
 from residuum.tuning.caching import fill_cache
@@ -59,7 +57,7 @@ class Recipe:
         """The settings that a result depends on; where states are kept is none of them."""
         return {
             "model": self.model,
-            "files": _files(self.model),
+            "files": files_fingerprint(self.model),
             "task": self.task.name,
             "freeze": self.freeze,
             "drop": self.drop,
@@ -67,12 +65,6 @@ class Recipe:
             "cache": self.cache,
             **{key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self.settings).items()},
         }
-
-
-def _files(model: str) -> str:
-    """A hash of the weights and the config of a local model, so that another one of that name is told from it."""
-    files = sorted(p for p in Path(model).glob("*") if p.suffix == ".safetensors" or p.name == "config.json")
-    return xxhash.xxh3_64_hexdigest("".join(map(checksum, files)).encode()) if files else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from residuum.reports.ablation import ablation_section
+from residuum.reports.adaptation import adaptation_section
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
+from residuum.reports.differences import difference_section
 from residuum.reports.distillation import distillation_section
 from residuum.reports.feature_transfer import transfer_section
 from residuum.reports.finetuning import finetuning_section
@@ -24,7 +26,9 @@ from residuum.results import Run
 
 SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "ablate": ablation_section,
+    "adapt": adaptation_section,
     "compare": comparison_section,
+    "diff": difference_section,
     "distill": distillation_section,
     "finetune": finetuning_section,
     "pretrain": pretraining_section,

@@ -92,6 +92,7 @@ def learn(
     scored: Logits | None = None,
     parameters: Sequence[ParameterGroup] | None = None,
     extra: Extra | None = None,
+    task_weight: float = 1.0,
     after_step: Callable[[int], None] | None = None,
     config: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -104,8 +105,8 @@ def learn(
 
     Each of `readers` gives the logits of a batch, and the loss is the mean of theirs (one network: itself; two that
     share adapters: both). `parameters` are what learns (default: all that takes gradients); `extra` adds named losses
-    made from the batch and the logits. `scored`, by default the first reader, answers the development part. `say`
-    is told how long all will take once a few steps are done.
+    made from the batch and the logits to `task_weight` times that of the task. `scored`, by default the first reader,
+    answers the development part. `say` is told how long all will take once a few steps are done.
     """
     batches = ShuffledBatches(lesson.train.examples, settings.batch_size, seed=seed, collate=lesson.collate_train)
     plan = settings.for_training(batches.per_epoch, lesson.problem.metrics[0], seed)
@@ -117,7 +118,7 @@ def learn(
     return train(
         modules,
         batches,
-        _losses(readers, lesson.problem.kind, extra),
+        _losses(readers, lesson.problem.kind, extra, task_weight),
         plan,
         out,
         parameters=parameters,
@@ -138,13 +139,15 @@ def task_loss(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED)
 
 
-def _losses(readers: Sequence[Logits], kind: str, extra: Extra | None) -> Callable[[Batch], StepLosses]:
+def _losses(
+    readers: Sequence[Logits], kind: str, extra: Extra | None, task_weight: float
+) -> Callable[[Batch], StepLosses]:
     """What the training loop asks of each batch."""
 
     def losses(batch: Batch) -> StepLosses:
         logits = [reader(batch) for reader in readers]
         task = torch.stack([task_loss(kind, one, batch["labels"]) for one in logits]).mean()
-        terms = {} if extra is None else {"task": task, **extra(batch, logits)}
+        terms = {} if extra is None else {"task": task_weight * task, **extra(batch, logits)}
         total = torch.stack(list(terms.values())).sum() if terms else task
         tokens = int(batch["inputs"]["attention_mask"].sum())
         shown = {name: term.detach() for name, term in terms.items()}

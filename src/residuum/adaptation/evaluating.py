@@ -1,0 +1,49 @@
+"""How well does what `adapt` wrote answer another part, or another language?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from residuum.adaptation.files import read_part
+from residuum.adaptation.folders import load_adapted
+from residuum.corpus import Corpus
+from residuum.results import Run, finished_run, write_run
+from residuum.surgery import files_fingerprint
+
+COMMAND = "evaluate adapted"
+
+
+def evaluate_adapted(
+    folder: str | Path,
+    data: Corpus | str | Path,
+    *,
+    student: str | Path | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+    out: str | Path | None = None,
+    fresh: bool = False,
+) -> Run:
+    """Score a folder that `adapt` wrote on a file or corpus of its task; the table `scores` has metric and value.
+
+    `student` is the one to put what was learnt into, where the folder serves several.
+    """
+    import pandas as pd
+
+    adapted = load_adapted(folder, student, device=device)
+    corpus = data if isinstance(data, Corpus) else read_part(adapted.problem.task, data, limit=limit)
+    config = {
+        "folder": str(folder),
+        "files": files_fingerprint(folder),
+        "student": adapted.student.identity,
+        "data": f"{corpus.name} {corpus.fingerprint}",
+    }
+    if out is not None and (run := finished_run(out, COMMAND, config, fresh=fresh)):
+        return run
+    scores = adapted.student.scores(adapted.network, corpus)
+    part = adapted.student.encoded(corpus)
+    table = pd.DataFrame({"metric": list(scores), "value": list(scores.values())})
+    summary = {"task": adapted.problem.task.name, **scores, "examples": len(part), "cut short": part.n_cut}
+    run = Run(COMMAND, config, summary, {"scores": table})
+    if out is not None:
+        write_run(out, run)
+    return run

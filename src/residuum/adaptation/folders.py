@@ -1,0 +1,115 @@
+"""The folder of a strategy: a whole model where all of it learnt, else only what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from residuum.adaptation.changes import FILE, Applied, Change, read_change, save_change
+from residuum.adaptation.files import transfer_task
+from residuum.adaptation.strategies import Strategy
+from residuum.adaptation.students import Student
+from residuum.errors import SettingError, StoreError
+from residuum.files import read_json, write_json
+from residuum.surgery import save_whole
+from residuum.tuning.heads import load_with_head
+from residuum.tuning.problems import Problem
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+RECORD = "adaptation.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """A student that has learnt a task: the network with what was learnt in it, ready to answer."""
+
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    problem: Problem
+    student: Student
+    applied: Applied | None  # None where the whole network learnt
+
+    def remove(self) -> PreTrainedModel:
+        """The student as it was before it learnt, to the last bit; its head is one that was never trained."""
+        if self.applied is None:
+            raise SettingError("All of this network learnt the task; load the student that it was made from instead.")
+        self.applied.remove()
+        return self.network
+
+
+def save_adapted(
+    folder: Path,
+    strategy: Strategy,
+    student: Student,
+    network: PreTrainedModel,
+    change: Change,
+    targets: Mapping[str, str],
+) -> None:
+    """Write what a strategy learnt; `targets` are the students, by language, that it is meant for."""
+    if strategy.family == "full":
+        save_whole(network, student.tokenizer, folder)
+    else:
+        save_change(folder, change)
+    problem = student.problem
+    record = {
+        "version": VERSION,
+        "strategy": strategy.name,
+        "task": problem.task.name,
+        "kind": problem.kind,
+        "classes": list(problem.classes),
+        "targets": dict(targets),
+        "keep": student.keep,
+        "max_length": student.max_length,
+    }
+    write_json(folder / RECORD, record)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder holds what a strategy learnt."""
+    return (folder / RECORD).exists() and ((folder / FILE).exists() or (folder / "model.safetensors").exists())
+
+
+def saved_change(folder: Path, problem: Problem) -> Change:
+    """What a strategy learnt; of a whole model that is the value of every parameter."""
+    if (folder / FILE).exists():
+        return read_change(folder)
+    network, _ = load_with_head(folder, problem)
+    return Change(values={name: parameter.detach() for name, parameter in network.named_parameters()})
+
+
+def load_adapted(folder: str | Path, student: str | Path | None = None, *, device: str = "auto") -> Adapted:
+    """Load a folder that `adapt` wrote: its model, or the student with what was learnt put in.
+
+    `student` is needed only where the folder serves several languages, or where the student has moved.
+    """
+    folder = Path(folder)
+    record = _record(folder)
+    problem = Problem(transfer_task(record["task"]), record["kind"], tuple(record["classes"]))
+    whole = not (folder / FILE).exists()
+    path = str(folder) if whole else str(student or _only_target(folder, record["targets"]))
+    own = Student(path, problem, None if whole else record["keep"], record["max_length"], device)
+    network = own.network(seed=0)
+    applied = None if whole else Applied(network, read_change(folder))
+    return Adapted(network.eval(), own.tokenizer, problem, own, applied)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    if not (folder / RECORD).exists():
+        raise StoreError(f"{folder} holds no {RECORD}; give the folder of a strategy that `residuum adapt` wrote.")
+    record = read_json(folder / RECORD)
+    if not isinstance(record, dict) or record.get("version") != VERSION:
+        raise StoreError(f"{folder / RECORD} is not of format version {VERSION}; run `residuum adapt` again.")
+    return record
+
+
+def _only_target(folder: Path, targets: Mapping[str, str]) -> str:
+    paths = set(targets.values())
+    if len(paths) != 1:
+        named = ", ".join(f"{language}: {path}" for language, path in targets.items())
+        raise SettingError(f"{folder} serves several students ({named}); name the one to put it into.")
+    return paths.pop()

@@ -1,0 +1,44 @@
+"""The settings of the thesis, and what is refused."""
+
+import pytest
+
+from residuum.adaptation.settings import AdaptationSettings
+from residuum.adaptation.strategies import STRATEGIES, named_strategies
+from residuum.errors import SettingError
+
+
+def test_against_thesis_table_4_2():
+    settings = AdaptationSettings()
+    for strategy in named_strategies(STRATEGIES):
+        learning = settings.zero_shot(strategy, "xnli")
+        whole = strategy.name in ("full-source", "full-target", "sparse-delta")
+        assert (learning.epochs, learning.batch_size, learning.weight_decay, learning.warmup) == (10, 64, 0.05, 0.1)
+        assert learning.learning_rate == (2e-5 if whole else 1e-4)
+        assert settings.zero_shot(strategy, "wikiann").epochs == settings.zero_shot(strategy, "xcopa").epochs == 20
+    few = settings.few_shot(500)
+    assert (few.epochs, few.batch_size, few.learning_rate, few.weight_decay) == (50, 32, 2e-5, 0.05)
+
+
+def test_fewer_examples_than_a_batch_are_one_batch():
+    assert AdaptationSettings().few_shot(10).batch_size == 10
+
+
+def test_what_is_given_holds_for_every_strategy():
+    settings = AdaptationSettings(epochs=3, learning_rate=1e-3)
+    found = {(s.epochs, s.learning_rate) for s in (settings.zero_shot(t, "xnli") for t in named_strategies("all"))}
+    assert found == {(3, 1e-3)}
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"checkpoint": "first"}, "best, last"),
+        ({"max_length": 3}, "at least 8 tokens"),
+        ({"few_shot_batch_size": 0}, "batch_size is 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_at_once(setting, said):
+    with pytest.raises(SettingError, match=said):
+        AdaptationSettings(**setting)

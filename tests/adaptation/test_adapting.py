@@ -1,0 +1,291 @@
+"""`adapt` as a whole: every kind of task, resume, baselines, few examples, folders that are loaded again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from transfers import QUICK, TASKS, batch_of, corpus_of, student_of, transfer_of
+from typer.testing import CliRunner
+
+from residuum.adaptation import adapt, adapting, evaluate_adapted, few_shot, load_adapted, zero_shot
+from residuum.adaptation.few_shot import drawn
+from residuum.adaptation.strategies import STRATEGIES
+from residuum.adaptation.students import logits_of
+from residuum.adaptation.tables import mean_scores
+from residuum.cli import app
+from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models import weights_fingerprint
+from residuum.reports.sections import section
+from residuum.results import read_run
+from residuum.samples import sample_text
+
+
+@pytest.fixture(scope="module")
+def run(students, tmp_path_factory):
+    """Three strategies and few-shot training for one target language."""
+    out = tmp_path_factory.mktemp("adapted")
+    return adapt(
+        students[0], {"tr": students[1]}, task=TASKS["pair"], out=out, data=transfer_of(), settings=QUICK,
+        strategy="full-target,adapter-source,bitfit-joint", few_shot=[2, 6], draws=2, save_few_shot=True,
+        progress=False,
+    )  # fmt: skip
+
+
+def test_every_strategy_is_scored_in_the_target_language_before_and_after_few_examples(run):
+    scores = run.scores[run.scores["metric"] == "accuracy"]
+    counted = scores.groupby(["strategy", "k", "part"]).size().unstack("k")
+    assert set(scores["strategy"]) == {"full-target", "adapter-source", "bitfit-joint"}
+    assert (counted[0] == 1).all()
+    assert (counted[[2, 6]] == 2).all().all()
+    assert scores["value"].between(0, 1).all()
+    assert list(run.table().columns) == ["language", "full-target", "adapter-source", "bitfit-joint"]
+
+
+def test_one_training_serves_where_only_the_source_student_reads(run):
+    folders = set(run.run.tables["trainings"]["folder"])
+    assert folders == {"full-target/tr/seed-0", "adapter-source/seed-0", "bitfit-joint/tr/seed-0"}
+
+
+def test_the_same_run_again_returns_at_once_and_another_one_is_an_error(run, students, monkeypatch):
+    same = {"task": TASKS["pair"], "out": run.out, "data": transfer_of(), "settings": QUICK, "progress": False}
+    same |= {"strategy": "full-target,adapter-source,bitfit-joint", "few_shot": [2, 6], "draws": 2}
+    monkeypatch.setattr(adapting, "learn_zero_shot", None)
+    again = adapt(students[0], {"tr": students[1]}, **same)
+    pd.testing.assert_frame_equal(again.scores, run.scores)
+    with pytest.raises(StoreError, match="another run"):
+        adapt(students[0], {"tr": students[1]}, **{**same, "few_shot": [2]})
+
+
+def test_what_was_finished_before_a_run_was_killed_is_not_trained_again(students, tmp_path, monkeypatch):
+    options = {"task": TASKS["pair"], "out": tmp_path, "data": transfer_of(), "settings": QUICK, "progress": False}
+    options |= {"strategy": "freeze+0,bitfit-target", "few_shot": [2], "draws": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(few_shot, "write_run", _killed_at("bitfit-target"))
+        with pytest.raises(KeyboardInterrupt):
+            adapt(students[0], {"tr": students[1]}, **options)
+    trained = []
+    for module in (zero_shot, few_shot):
+        monkeypatch.setattr(module, "learn", _recording(module.learn, trained))
+    resumed = adapt(students[0], {"tr": students[1]}, **options)
+    assert [Path(out).relative_to(tmp_path).parts[0] for out in trained] == ["bitfit-target"]
+    whole = adapt(students[0], {"tr": students[1]}, **{**options, "out": tmp_path / "whole"})
+    pd.testing.assert_frame_equal(resumed.scores, whole.scores)
+
+
+def test_another_target_student_in_the_same_folder_is_noticed(students, tmp_path):
+    options = {"task": TASKS["pair"], "data": transfer_of(), "settings": QUICK, "strategy": "freeze+0"}
+    adapt(students[0], {"tr": students[1]}, out=tmp_path, progress=False, **options)
+    (tmp_path / "result.json").unlink()
+    with pytest.raises(StoreError, match="answering"):
+        adapt(students[0], {"tr": students[0]}, out=tmp_path, progress=False, **options)
+
+
+def _killed_at(name):
+    def write(folder, run):
+        if name in str(folder):
+            raise KeyboardInterrupt
+        from residuum.results import write_run
+
+        return write_run(folder, run)
+
+    return write
+
+
+def _recording(learn, seen):
+    def recorded(modules, readers, lesson, settings, out, **others):
+        seen.append(out)
+        return learn(modules, readers, lesson, settings, out, **others)
+
+    return recorded
+
+
+@pytest.mark.parametrize("strategy", ["full-target/tr", "adapter-source", "bitfit-joint/tr"])
+def test_a_folder_is_loaded_again_and_scores_the_same(strategy, run):
+    folder = run.out / strategy / "seed-0"
+    found = evaluate_adapted(folder, transfer_of().targets["tr"].test, device="cpu")
+    expected = run.scores.query("strategy == @strategy.split('/')[0] and k == 0 and part == 'test'")
+    assert found.tables["scores"]["value"].tolist() == expected["value"].tolist()
+
+
+def test_what_was_put_in_can_be_taken_out_again(run, students):
+    adapted = load_adapted(run.out / "adapter-source/seed-0", device="cpu")
+    student = student_of(students[1])
+    batch = batch_of(student)
+    with torch.no_grad():
+        plain, changed = logits_of(student.network(0))(batch), logits_of(adapted.network)(batch)
+        assert not torch.equal(plain, changed)
+        assert weights_fingerprint(adapted.remove()) == weights_fingerprint(student.network(0))
+        assert torch.equal(logits_of(adapted.network)(batch), plain)
+
+
+def test_a_whole_model_is_a_plain_folder_and_has_nothing_to_take_out(run):
+    import transformers as hf
+
+    folder = run.out / "full-target/tr/seed-0"
+    network = hf.AutoModelForSequenceClassification.from_pretrained(folder)
+    assert set(network.config.id2label.values()) == {"contradiction", "entailment", "neutral"}
+    assert not (folder / "change.safetensors").exists()
+    assert not (folder / "checkpoints").exists()
+    with pytest.raises(SettingError, match="All of this network learnt"):
+        load_adapted(folder).remove()
+
+
+def test_folders_of_efficient_strategies_hold_only_what_changed(run):
+    rows = run.run.tables["trainings"].set_index("strategy")
+    for name, folder in (("adapter-source", "adapter-source"), ("bitfit-joint", "bitfit-joint/tr")):
+        assert not (run.out / folder / "seed-0/model.safetensors").exists()
+        assert rows.loc[name, "parameters saved"] == rows.loc[name, "parameters trained"]
+        assert rows.loc[name, "parameters saved"] < rows.loc[name, "parameters"] / 4
+
+
+def test_few_shot_training_moves_only_what_the_strategy_changed(run):
+    from residuum.adaptation.changes import read_change
+
+    before = read_change(run.out / "adapter-source/seed-0")
+    after = read_change(run.out / "adapter-source/seed-0/scores/tr/k-6/draw-1")
+    assert before.values.keys() == after.values.keys()
+    assert before.adapters.keys() == after.adapters.keys()
+    assert any(not torch.equal(before.adapters[n], after.adapters[n]) for n in before.adapters)
+    assert not after.layers
+    assert not after.added
+
+
+def test_fewer_examples_are_among_more_and_each_draw_is_another():
+    pool = corpus_of("pair", size=12)
+    few, more = drawn(pool, 3, seed=0, draw=0), drawn(pool, 7, seed=0, draw=0)
+    assert more.ids[:3] == few.ids
+    assert drawn(pool, 7, seed=0, draw=1).ids != more.ids
+    assert len(set(more.ids)) == 7
+
+
+def test_against_scipy_the_intervals_are_students(run):
+    values = np.array([0.5, 0.7, 0.65, 0.9])
+    keys = {"strategy": "s", "language": "tr", "k": 5, "part": "test", "metric": "accuracy"}
+    found = mean_scores(pd.DataFrame([{**keys, "value": value} for value in values])).iloc[0]
+    low, high = stats.t.interval(0.95, 3, loc=values.mean(), scale=stats.sem(values))
+    assert (found["value"], found["low"], found["high"]) == pytest.approx((values.mean(), low, high))
+    assert run.means.query("k == 0")["low"].isna().all()
+    assert run.means.query("k > 0")["low"].notna().all()
+
+
+def test_the_report_shows_strategies_and_few_shot_curves(run):
+    shown = section(read_run(run.out), str(run.out))
+    assert [panel.title for panel in shown.panels] == [
+        "Which strategy carries the task over?", "What do a few examples bring?"
+    ]  # fmt: skip
+    assert "reach tr" in shown.title
+    texts = " ".join(finding.text for finding in shown.findings)
+    assert "Best on the test part" in texts
+    assert "6 examples of the target language changed" in texts
+    (curve,) = shown.panels[1].views
+    assert {trace.name for trace in curve.figure.data if trace.name} == set(run.run.config["strategies"])
+
+
+@pytest.mark.parametrize("kind", ["tagging", "choice"])
+def test_other_kinds_of_tasks(kind, students, tmp_path):
+    found = adapt(
+        students[0], {"tr": students[1]}, task=TASKS[kind], out=tmp_path, data=transfer_of(kind), settings=QUICK,
+        strategy="adapter-joint,sparse-delta", few_shot=[4], draws=1, progress=False,
+    )  # fmt: skip
+    assert found.run.summary["metric"] == {"tagging": "span_f1", "choice": "accuracy"}[kind]
+    assert len(found.means.query("part == 'test' and k == 4")) == 2 * len(set(found.means["metric"]))
+
+
+def test_questions_of_the_target_language_may_have_another_number_of_candidates(students, tmp_path):
+    corpora = transfer_of("choice")
+    wider = [replace(c, choices=[[*row, "nothing of it"] for row in c.choices]) for c in (corpora.train, corpora.dev)]
+    corpora = replace(corpora, train=wider[0], dev=wider[1])
+    found = adapt(
+        students[0], {"tr": students[1]}, task=TASKS["choice"], out=tmp_path, data=corpora, settings=QUICK,
+        strategy="freeze+2", few_shot=[4], draws=1, progress=False,
+    )  # fmt: skip
+    assert set(found.scores["k"]) == {0, 4}
+
+
+def test_a_multilingual_model_is_source_and_target_and_layers_can_be_left_out(students, tmp_path):
+    found = adapt(
+        students[0], task=TASKS["pair"], out=tmp_path, data=transfer_of("pair", ("tr", "sw")), language=["tr", "sw"],
+        strategy="full-source", keep="top:2", settings=QUICK, seeds=2, progress=False,
+    )  # fmt: skip
+    assert found.table()["language"].tolist() == ["tr", "sw", "average"]
+    assert found.run.tables["trainings"]["layers"].tolist() == [2, 2]
+    assert found.table()["full-source"].iloc[2] == pytest.approx(found.table()["full-source"].iloc[:2].mean())
+    assert (found.means["n"] == 2).all()
+
+
+def test_task_distillation_stands_on_top_of_a_strategy(run, students, tmp_path):
+    found = adapt(
+        students[0], {"tr": students[1]}, task=TASKS["pair"], out=tmp_path, data=transfer_of(), settings=QUICK,
+        strategy="bitfit-target", teacher=run.out / "full-target/tr/seed-0", progress=False,
+    )  # fmt: skip
+    history = read_run(tmp_path / "bitfit-target/tr/seed-0").tables["history"]
+    torch.testing.assert_close(torch.tensor(history["task"] + history["logits"]), torch.tensor(history["loss"]))
+    assert found.run.config["teacher"]["model"].endswith("full-target/tr/seed-0")
+
+
+def test_students_of_different_vocabularies_cannot_read_one_batch(students, tiny_folder, tmp_path):
+    with pytest.raises(ModelError, match="different tokens, so that no batch can go through both"):
+        adapt(
+            students[0], {"tr": tiny_folder("bert")}, task=TASKS["pair"], out=tmp_path, data=transfer_of(),
+            settings=QUICK, strategy="bitfit-joint", progress=False,
+        )  # fmt: skip
+
+
+def test_users_mistakes_are_said_in_one_line(students, tmp_path):
+    common = {"task": TASKS["pair"], "out": tmp_path, "data": transfer_of(), "progress": False}
+    with pytest.raises(SettingError, match="target languages are not given"):
+        adapt(students[0], students[1], **common)
+    with pytest.raises(SettingError, match="no data for the target language sw; the corpora have tr"):
+        adapt(students[0], {"sw": students[1]}, **common)
+    with pytest.raises(SettingError, match="few_shot is 50, but sample-nli-tr-train has only 12"):
+        adapt(students[0], {"tr": students[1]}, few_shot=[50], **common)
+    with pytest.raises(SettingError, match="different numbers from 1 on"):
+        adapt(students[0], {"tr": students[1]}, few_shot=[5, 5], **common)
+    with pytest.raises(SettingError, match="0 seeds from 0 on"):
+        adapt(students[0], {"tr": students[1]}, seeds=0, **common)
+    with pytest.raises(StoreError, match="holds no adaptation.json"):
+        load_adapted(tmp_path)
+
+
+def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
+    for split, language, n in (("train", "en", 16), ("dev", "en", 8), ("dev", "tr", 8), ("test", "tr", 8)):
+        text = sample_text("nli", language=language, size=n, split=split)
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / f"data/{split}-{language}.tsv").write_text(text, encoding="utf-8")
+    out = tmp_path / "cli"
+    arguments = [
+        "adapt", "--source", str(students[0]), "--target", f"tr={students[1]}", "--task", "sentence", "--strategy",
+        "freeze+0", "--data", str(tmp_path / "data"), "--out", str(out), "--epochs", "1", "--batch-size", "8",
+        "--learning-rate", "3e-3", "--few-shot", "4", "--draws", "2", "--few-shot-epochs", "2",
+        "--few-shot-learning-rate", "3e-3", "--reduction", "4", "--device", "cpu",
+    ]  # fmt: skip
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "freeze+0 in tr, k = 4: test accuracy" in result.output
+    same = adapt(
+        students[0], {"tr": students[1]}, task="sentence", out=tmp_path / "python", data=tmp_path / "data",
+        strategy="freeze+0", few_shot=[4], draws=2, settings=QUICK, device="cpu", progress=False,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(read_run(out).tables["scores"], same.scores)
+    scored = CliRunner().invoke(
+        app,
+        ["evaluate", "adapted", str(out / "freeze+0/seed-0"), str(tmp_path / "data/test-tr.tsv"), "--out",
+         str(tmp_path / "scored")],
+        catch_exceptions=False,
+    )  # fmt: skip
+    value = same.scores.query("k == 0 and part == 'test' and metric == 'accuracy'")["value"].item()
+    assert f"accuracy: {value:.4f}" in scored.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TASKS)
+def test_the_whole_grid_for_every_kind_of_task(kind, students, tmp_path):
+    found = adapt(
+        students[0], {"tr": students[1], "sw": students[1]}, task=TASKS[kind], out=tmp_path,
+        data=transfer_of(kind, ("tr", "sw")), strategy="all", few_shot=[4], draws=2, settings=QUICK, progress=False,
+    )  # fmt: skip
+    assert list(found.table().columns) == ["language", *STRATEGIES]
+    assert len(found.run.tables["trainings"]) == 7 + 2 * 5
