@@ -190,7 +190,7 @@ def _summary(problem: Problem, corpora: TransferCorpora, tables: dict[str, pd.Da
         "training examples": len(corpora.train),
         "target examples": sizes,
         "notes": list(corpora.notes),
-        "seconds": round(float(tables["trainings"]["seconds"].sum()), 3),
+        "seconds": round(sum(tables["trainings"]["seconds"].tolist()), 3),
     }
 
 

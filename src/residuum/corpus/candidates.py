@@ -1,6 +1,6 @@
 """Multiple choice as pairs: every candidate beside its context, right or wrong."""
 
-from residuum.corpus.corpus import Corpus
+from residuum.corpus.corpus import Corpus, SentenceLabels
 
 RIGHT, WRONG = "right", "wrong"
 
@@ -13,7 +13,7 @@ def candidate_pairs(corpus: Corpus) -> Corpus:
     if corpus.choices is None:
         return corpus
     places = [(i, place) for i, candidates in enumerate(corpus.choices) for place in range(len(candidates))]
-    labels = {
+    labels: dict[str, SentenceLabels] = {
         name: [None if answers[i] is None else RIGHT if str(place) == answers[i] else WRONG for i, place in places]
         for name, answers in corpus.sentence_labels.items()
     }

@@ -116,7 +116,7 @@ def bag_of_words_baseline(
 
     _check_pairs(len(train_bags), len(train_labels))
     _check_pairs(len(test_bags), len(test_labels))
-    counter = CountVectorizer(analyzer=tuple, binary=True)
+    counter = CountVectorizer(analyzer=tuple, binary=True)  # pyright: ignore[reportArgumentType]
     model = LogisticRegression(max_iter=1000).fit(counter.fit_transform(train_bags), train_labels)
     return float(np.mean(model.predict(counter.transform(test_bags)) == np.asarray(test_labels)))
 
