@@ -65,6 +65,11 @@ def test_columns_are_selected_alike_from_arrays_and_shards():
     assert np.array_equal(next(windows(cut)).x, X[:, [4, 1]])
 
 
+def test_selected_columns_keep_each_word_in_one_piece_of_memory():
+    """Batches are gathered word by word: with scattered words a battery spends most of its time there."""
+    assert select_columns(X, np.array([4, 1])).flags.c_contiguous
+
+
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: sharded(x=x)])
 def test_column_moments_against_numpy_with_a_constant_neuron(make):
     x = X.copy()

@@ -84,7 +84,7 @@ def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> F
     not again for every pass over the words. Else they are cut when they are read.
     """
     if isinstance(features, np.ndarray):
-        return features[:, columns]
+        return np.take(features, columns, axis=1)  # row by row, unlike [:, columns], whose rows are scattered
     loaders = tuple(partial(_load_columns, features, i, columns) for i in range(len(features.loaders)))
     window = _window_of_columns(features, len(columns))
     narrow = replace(features, loaders=loaders, n_neurons=len(columns), window=window)
@@ -160,4 +160,4 @@ def _window_of_columns(features: ShardedFeatures, n_columns: int) -> int:
 
 
 def _load_columns(features: ShardedFeatures, number: int, columns: np.ndarray) -> np.ndarray:
-    return _load(features, number)[:, columns]
+    return np.take(_load(features, number), columns, axis=1)
