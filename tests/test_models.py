@@ -18,6 +18,7 @@ from residuum.models import (
     parse_layers,
     resolve_device,
 )
+from residuum.samples import teacher_folder
 from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
 BATCH = {
@@ -211,3 +212,10 @@ class _WithInputIds(nn.Module):
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
         return self.network(input_ids)
+
+
+def test_a_model_without_a_pooler_is_the_same_model_whenever_it_is_loaded():
+    """What the weights lack would be drawn at random, and the drawn pooler told one loading from the next."""
+    first, again = load_model(teacher_folder()), load_model(teacher_folder())
+    assert first.fingerprint == again.fingerprint
+    assert not any("pooler" in name for name, _ in first.module.named_parameters())

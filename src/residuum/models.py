@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -275,12 +276,7 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
             output_loading_info=True,
             **extra,
         )
-    fresh = sorted(key for key in info["missing_keys"] if "pooler" not in key)
-    if fresh:
-        raise ModelError(
-            f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
-            "they would be random. Give a folder whose weights match its config.json."
-        )
+    check_no_fresh_weights(module, info, name)
     return module
 
 
@@ -299,6 +295,23 @@ def load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBas
     place, extra = _place(name)
     with clear_loading_errors(name):
         return AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+
+
+def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, allowed: str = "^$") -> None:
+    """Refuse weights that the folder lacks unless their names match `allowed`; an absent pooler is taken off."""
+    fresh = [key for key in fresh_weights(info) if not re.search(allowed, key)]
+    if fresh:
+        raise ModelError(
+            f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
+            "they would be random. Give a folder whose weights match its config.json."
+        )
+    if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
+        setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
+
+
+def fresh_weights(info: dict[str, Any]) -> list[str]:
+    """The tensors that were missing and are random now, by what transformers tells of loading; poolers do not count."""
+    return sorted(key for key in info["missing_keys"] if "pooler" not in key)
 
 
 @contextmanager

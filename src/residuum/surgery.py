@@ -18,7 +18,14 @@ from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
 from residuum.files import checksum, clear_disk_errors
-from residuum.models import clear_loading_errors, find_blocks, load_tokenizer, probe_batch
+from residuum.models import (
+    check_no_fresh_weights,
+    clear_loading_errors,
+    find_blocks,
+    fresh_weights,
+    load_tokenizer,
+    probe_batch,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -43,22 +50,10 @@ def load_whole(
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
         named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
         module, info = named.from_pretrained(name, **options)
-        if _fresh_weights(info):  # the config names a head that the folder does not hold
+        if fresh_weights(info):  # the config names a head that the folder does not hold
             module, info = transformers.AutoModel.from_pretrained(name, **options)
     check_no_fresh_weights(module, info, name)
     return module.eval(), load_tokenizer(name, trust_remote_code)
-
-
-def check_no_fresh_weights(module: PreTrainedModel, info: dict[str, Any], name: str, allowed: str = "^$") -> None:
-    """Refuse weights that the folder lacks unless their names match `allowed`; an absent pooler is taken off."""
-    fresh = [key for key in _fresh_weights(info) if not re.search(allowed, key)]
-    if fresh:
-        raise ModelError(
-            f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
-            "they would be random. Give a folder whose weights match its config.json."
-        )
-    if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
-        setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
 
 
 def files_fingerprint(model: str | Path) -> str:
@@ -207,10 +202,6 @@ class _FirstBlock(Exception):
 
 def _stop(*_: object) -> None:
     raise _FirstBlock
-
-
-def _fresh_weights(info: dict[str, Any]) -> list[str]:
-    return sorted(key for key in info["missing_keys"] if "pooler" not in key)
 
 
 def _number_blocks(blocks: Sequence[nn.Module]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from residuum.errors import ModelError
-from residuum.models import clear_loading_errors, load_tokenizer
-from residuum.surgery import check_no_fresh_weights
+from residuum.models import check_no_fresh_weights, clear_loading_errors, load_tokenizer
 from residuum.tuning.encoding import pad_id
 from residuum.tuning.problems import Problem
 
