@@ -34,6 +34,7 @@ _HOMES = {
     "Redundancy": "residuum.redundancies",
     "ResiduumError": "residuum.errors",
     "Retrieval": "residuum.evaluation",
+    "Study": "residuum.studies.running",
     "Transfer": "residuum.feature_transfer",
     "ablate": "residuum.ranking",
     "ablated": "residuum.ablation",
@@ -71,6 +72,7 @@ _HOMES = {
     "report": "residuum.reports",
     "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
+    "study": "residuum.studies.running",
     "teacher_folder": "residuum.samples",
     "transfer": "residuum.feature_transfer",
     "trim": "residuum.trimming",
@@ -119,6 +121,7 @@ if TYPE_CHECKING:
     from residuum.redundancies import Redundancy, redundancy
     from residuum.reports import report
     from residuum.samples import sample, teacher_folder
+    from residuum.studies.running import Study, study
     from residuum.trimming import trim
     from residuum.tuning import LearningSettings
 

@@ -15,7 +15,7 @@ from residuum.errors import ResiduumError
 # isort: off
 # Each adds its commands to the app, in the order of the help.
 from residuum.cli import activations, comparison, probing, neurons  # noqa: F401
-from residuum.cli import shrinking, training, distilling, adapting, evaluation, reporting  # noqa: F401
+from residuum.cli import shrinking, training, distilling, adapting, evaluation, studies, reporting  # noqa: F401
 # isort: on
 
 __all__ = ["app", "main"]

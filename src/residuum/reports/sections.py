@@ -21,6 +21,7 @@ from residuum.reports.pruning import pruning_section
 from residuum.reports.ranking import ranking_section
 from residuum.reports.redundancies import redundancy_section
 from residuum.reports.retrieval import retrieval_section
+from residuum.reports.studies import study_section
 from residuum.reports.wording import count, shown
 from residuum.results import Run
 
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "probe-languages": languages_section,
     "rank": ranking_section,
     "redundancy": redundancy_section,
+    "study": study_section,
     "transfer": transfer_section,
 }
 

@@ -1,0 +1,82 @@
+"""Calls of the package's commands that several studies make, with the settings of a study's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from residuum.activations.store import ActivationStore
+from residuum.comparison import compare
+from residuum.finetuning import finetune
+from residuum.redundancies import redundancy
+from residuum.results import Run
+from residuum.studies.declarations import step_name
+from residuum.studies.kits import Kit
+from residuum.tasks import Task, TaskCorpora
+
+HELD_OUT = 200  # lines of each language for perplexity
+
+
+def compared(kit: Kit, stores: Sequence[ActivationStore], measures: Sequence[str], name: str) -> Run:
+    """All layers of what was read, in a step's folder."""
+    return compare(
+        stores,
+        measures=measures,
+        groups=kit.scale.groups,
+        out=kit.out / name,
+        workers=kit.workers,
+        progress=False,
+        **kit.options,
+    ).run
+
+
+def tuned(
+    kind: str, model: str, task: str, kit: Kit, *, variant: str = "", freeze: str | None = None, drop: str | None = None
+) -> Run:
+    """A model that learnt a sentence task, in the folder of its step."""
+    named, corpora = kit.data.sentence_tasks[task]
+    return finetune(
+        kit.models[model],
+        named,
+        kit.out / step_name(kind, model, task, variant),
+        data=corpora,
+        freeze=freeze,
+        drop=drop,
+        settings=kit.learning,
+        device=kit.device,
+        progress=False,
+        **kit.options,
+    ).run
+
+
+def redundant(model: str, source: str, task: Task, corpora: TaskCorpora, kit: Kit, *, keep: float = 0.99) -> Run:
+    """What a model repeats and what a task can do without, in the folder of its step."""
+    own = model if task.unit == "word" else f"{model}-{task.name}"
+    return redundancy(
+        kit.load(source, name=model),
+        corpora,
+        task,
+        keep=keep,
+        seeds=kit.scale.seeds,
+        recipe=kit.recipe(),
+        out=kit.out / step_name("redundancy", model, task.name),
+        activations=kit.activations(f"{own}-parts", corpora.train),
+        progress=False,
+        **kit.options,
+    ).run
+
+
+def distillation_config(kit: Kit) -> dict[str, Any]:
+    """The first model as the teacher, plain text in English and the target languages, and a scale's steps."""
+    scale = kit.scale
+    return {
+        "teacher": kit.models[kit.first],
+        "texts": kit.data.lines(kit.out / "texts"),
+        "text": {
+            "batch_size": scale.distil_batch,
+            "max_length": 512 if scale.name == "paper" else 128,
+            "held_out": min(HELD_OUT, scale.sentences),
+        },
+        "optimiser": {"steps": scale.distil_steps},
+        "seed": kit.seed,
+    }

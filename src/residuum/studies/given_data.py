@@ -1,0 +1,139 @@
+"""The data of a study at the scales `small` and `paper`: folders that the user gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from residuum.corpus import read_corpus
+from residuum.corpus.detection import is_of_split, may_be_text
+from residuum.errors import CorpusError
+from residuum.studies.scales import Scale
+from residuum.tasks import Task, TaskCorpora, named_task, read_task
+
+if TYPE_CHECKING:
+    from residuum.adaptation.corpora import TransferCorpora
+    from residuum.corpus import Corpus
+    from residuum.evaluation.pairs import SentencePairs
+
+TREEBANK = "treebanks/UD_English-EWT"
+WORD_TASKS = {"upos": TREEBANK, "chunk": "token/conll2000", "sem": "token/pmb-4.0.0/en"}
+TREEBANK_TASKS = ("upos", "deprel_main")
+SENTENCE_TASKS = {"sst2": "SST-2", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "qnli": "QNLI", "mnli": "MNLI"}
+PARALLEL = "treebanks/UD_*-PUD"
+PAIRS, TEXTS = "crosslingual/tatoeba", "text/common_voice"
+TRANSFERS = {"xnli": "crosslingual/xnli", "wikiann": "crosslingual/panx"}
+LAYOUT = f"{TREEBANK}, token/conll2000, glue/SST-2, {PARALLEL}, {PAIRS}, crosslingual/panx, {TEXTS}/LANGUAGE"
+_CODES = {"tr": "tur", "sw": "swh"}
+
+
+@dataclass(frozen=True, eq=False)
+class GivenData:
+    """Treebanks, GLUE-shaped folders and cross-lingual sets under one folder; what a study needs must be there."""
+
+    root: Path
+    scale: Scale
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.root.is_dir():
+            raise CorpusError(f"{self.root} is no folder; expected one with folders such as {LAYOUT}.")
+
+    @property
+    def identity(self) -> str:
+        """What a run says of the data."""
+        return str(self.root)
+
+    @cached_property
+    def text(self) -> Corpus:
+        """The sentences over which layers are compared: the development part of the English treebank."""
+        return read_corpus(self._folder(TREEBANK), split="dev", limit=self.scale.limit)
+
+    @cached_property
+    def word_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
+        """Parts of speech, and chunks and semantic tags where they are given."""
+        limit = self.scale.limit
+        return {name: (named_task(name), self._task(name, WORD_TASKS[name], limit)) for name in self.word_texts}
+
+    @cached_property
+    def treebank_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
+        """Parts of speech and dependency relations."""
+        treebank = self._task("upos", TREEBANK, self.scale.limit)
+        return {name: (named_task(name), treebank) for name in TREEBANK_TASKS}
+
+    @property
+    def word_texts(self) -> dict[str, Corpus | Path]:
+        """The text of each word task in one piece, or where its parts are."""
+        self._folder(TREEBANK)
+        there = [name for name, folder in WORD_TASKS.items() if (self.root / folder).is_dir()]
+        return {name: self.root / WORD_TASKS[name] for name in there[: self.scale.tasks]}
+
+    @cached_property
+    def sentence_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
+        """The tasks of GLUE that are given with a training part."""
+        folders = {name: f"glue/{folder}" for name, folder in SENTENCE_TASKS.items()}
+        there = [name for name, folder in folders.items() if self._has_training(self.root / folder)]
+        if not there:
+            raise CorpusError(f"{self.root} has no GLUE task with a training part; expected folders such as glue/RTE.")
+        return {
+            name: (named_task(name), self._task(name, folders[name], self.scale.examples))
+            for name in there[: self.scale.tasks]
+        }
+
+    @cached_property
+    def treebanks(self) -> dict[str, Corpus]:
+        """Parallel treebanks, English first."""
+        found = {}
+        for folder in sorted(self.root.glob(PARALLEL)):
+            if files := sorted(folder.glob("*.conllu")):
+                found[files[0].name.partition("_")[0]] = read_corpus(files[0], limit=self.scale.limit)
+        if "en" not in found or len(found) < 2:
+            raise CorpusError(f"{self.root} has no parallel treebanks with English; expected folders {PARALLEL}.")
+        return {"en": found.pop("en"), **found}
+
+    def targets(self) -> tuple[str, ...]:
+        """The languages that a task is carried to, English being the source."""
+        return ("tr", "sw")
+
+    def pairs(self) -> list[SentencePairs]:
+        """Sentences and their English translations."""
+        from residuum.evaluation import read_pairs
+
+        wanted = [f"{_CODES[code]}-eng" for code in self.targets()]
+        return read_pairs(self._folder(PAIRS), only=wanted, limit=self.scale.limit)
+
+    def lines(self, folder: Path) -> dict[str, str]:
+        """The folder of plain text of each language; nothing is written."""
+        return {code: str(self._folder(f"{TEXTS}/{code}")) for code in ("en", *self.targets())}
+
+    @cached_property
+    def transfers(self) -> dict[str, tuple[Task, TransferCorpora]]:
+        """Tasks in English, asked in the target languages."""
+        from residuum.adaptation.files import read_transfer, transfer_task
+
+        there = [name for name, folder in TRANSFERS.items() if any((self.root / folder).glob("train-en.*"))]
+        if not there:
+            raise CorpusError(f"{self.root} has no cross-lingual task with train-en; expected crosslingual/panx.")
+        limit = self.scale.examples
+        return {
+            name: (
+                transfer_task(name),
+                read_transfer(name, self.root / TRANSFERS[name], self.targets(), limit=limit, seed=self.seed),
+            )
+            for name in there[: self.scale.tasks]
+        }
+
+    def _task(self, name: str, folder: str, limit: int | None) -> TaskCorpora:
+        return read_task(name, self.root / folder, limit=limit, seed=self.seed)
+
+    def _has_training(self, folder: Path) -> bool:
+        """Whether exactly one file is the training part, so that it is known which one is meant."""
+        files = folder.iterdir() if folder.is_dir() else []
+        return sum(may_be_text(file) and is_of_split(file, "train") for file in files) == 1
+
+    def _folder(self, name: str) -> Path:
+        if not (self.root / name).is_dir():
+            raise CorpusError(f"{self.root} has no folder {name}; expected some of {LAYOUT}.")
+        return self.root / name

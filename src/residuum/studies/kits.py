@@ -1,0 +1,107 @@
+"""What the steps of a study work with: models by name, data, a scale, and the folder that keeps everything."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from residuum.studies.given_data import GivenData
+from residuum.studies.sample_data import SampleData
+from residuum.studies.scales import Scale
+
+if TYPE_CHECKING:
+    from residuum.activations.store import ActivationStore
+    from residuum.corpus import Corpus
+    from residuum.maths.probing import Recipe
+    from residuum.models import Model
+    from residuum.tuning import LearningSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Kit:
+    """All that a step may use; steps find each other's results by their folders."""
+
+    scale: Scale
+    models: Mapping[str, str]  # name → folder or hub name
+    data: SampleData | GivenData
+    out: Path
+    device: str = "auto"
+    seed: int = 0
+    fresh: bool = False
+
+    @property
+    def first(self) -> str:
+        """The name of the first model."""
+        return next(iter(self.models))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every command of a study is told."""
+        return {"seed": self.seed, "fresh": self.fresh}
+
+    @property
+    def workers(self) -> int | None:
+        """Processes of a comparison: all cores, but one where starting others takes longer than the work."""
+        return 1 if self.scale.name == "sample" else None
+
+    @property
+    def learning(self) -> LearningSettings:
+        """How a task is learnt at this scale."""
+        from residuum.tuning import LearningSettings
+
+        scale = self.scale
+        return LearningSettings(epochs=scale.epochs, batch_size=scale.batch_size, learning_rate=scale.learning_rate)
+
+    def recipe(self, batch_size: int = 128) -> Recipe:
+        """How probes are trained."""
+        from residuum.maths.probing import Recipe
+
+        return Recipe(epochs=self.scale.probe_epochs, batch_size=batch_size)
+
+    def activations(self, model: str, corpus: Corpus) -> Path:
+        """Where a model's activations over a text are kept, for all steps that read it."""
+        plain = re.sub(r"[^\w.-]+", "-", model)
+        return self.out / "activations" / f"{plain}-{corpus.text_fingerprint[:8]}"
+
+    def read(self, model: str, source: str | Path, *, random: bool = False, attention: bool = False) -> ActivationStore:
+        """The activations of a model (or its random twin) over the study's text."""
+        from residuum.activations.extraction import extract
+
+        text = self.data.text
+        place = self.activations(f"{model}-random" if random else model, text)
+        network = self.load(source, name=model, random=random, attention=attention)
+        return extract(network, text, place, attention=attention, fresh=self.fresh, progress=False)
+
+    def load(
+        self, source: str | Path, *, name: str | None = None, random: bool = False, attention: bool = False
+    ) -> Model:
+        """A model, or a random twin of it, under the name that the study's tables use.
+
+        A pooler that the weights lack is drawn at random and is part of the model's fingerprint, so it is drawn from
+        the seed: the same model is known again when the study goes on.
+        """
+        import torch
+
+        from residuum.models import load_model
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            model = load_model(source, random_init=random, seed=self.seed, device=self.device, attention=attention)
+        return model if name is None else replace(model, name=f"{name} (random)" if random else name)
+
+
+def model_family(source: str | Path) -> str:
+    """The architecture that a model's config names; empty where it is not at hand."""
+    config = Path(source) / "config.json"
+    return json.loads(config.read_text(encoding="utf-8")).get("model_type", "") if config.exists() else ""
+
+
+def block_count(source: str | Path) -> int:
+    """How many blocks a model has, by its config; 12 where it is not at hand."""
+    config = Path(source) / "config.json"
+    values = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    return int(next((values[key] for key in ("num_hidden_layers", "n_layer", "n_layers") if key in values), 12))

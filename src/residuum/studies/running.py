@@ -1,0 +1,240 @@
+"""`study`: run the whole chain of one document, and put its findings beside ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from residuum.errors import SettingError
+from residuum.results import Run, finished_run, write_run
+from residuum.studies.costs import block_parameters, cost_lines, step_minutes
+from residuum.studies.declarations import Document, Results, Step
+from residuum.studies.documents import named_document
+from residuum.studies.findings import finding_table
+from residuum.studies.given_data import GivenData
+from residuum.studies.kits import Kit, model_family
+from residuum.studies.sample_data import SampleData
+from residuum.studies.scales import Scale, named_scale
+
+COMMAND = "study"
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a study found. `frame` has a row for each finding of the document: ours beside it, and whether it held."""
+
+    run: Run
+    folder: Path
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """where, finding, document, ours, lowest, highest, rule, cases, verdict, note."""
+        return self.run.tables["findings"]
+
+    @property
+    def exhibits(self) -> pd.DataFrame:
+        """The document's tables and figures in its order, and which table of which step holds ours."""
+        return self.run.tables["exhibits"]
+
+    @property
+    def page(self) -> Path:
+        """The report of all steps."""
+        return self.folder / "report.html"
+
+    def text(self) -> str:
+        """The findings as lines for a terminal."""
+        return "\n".join(_line(row) for row in self.frame.to_dict("records"))
+
+    def _repr_html_(self) -> str:
+        return f"<b>{self.run.summary['title']}</b>{self.frame.to_html(index=False)}"
+
+
+def study(
+    name: str,
+    out: str | Path,
+    *,
+    scale: str = "sample",
+    models: Sequence[str | Path] | str | Path = (),
+    data: str | Path | None = None,
+    yes: bool = False,
+    device: str = "auto",
+    seed: int = 0,
+    fresh: bool = False,
+    say: Say = lambda line: None,
+) -> Study:
+    """Run the chain of a document (`similarity`, `redundancy`, `transfer-learning`, …) into `out`, and report.
+
+    `scale` is `sample` (what ships, minutes), `small` (`models` and the folder `data`, sizes for two cores) or `paper`
+    (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. Every step has
+    its folder in `out` and is not done again when the study is run again; `fresh` starts over.
+    """
+    document, size = named_document(name), named_scale(scale)
+    kit = _kit(document, size, models, data, Path(out), device, seed, fresh)
+    config = _config(document, kit)
+    finished_run(kit.out, COMMAND, config, fresh=fresh)  # another study's folder is an error
+    steps = document.steps(kit)
+    _check_names(steps)
+    parameters = {name: block_parameters(path, document.models) for name, path in kit.models.items()}
+    _agree(size, cost_lines(steps, parameters, size.sentences), yes, say)
+    results, seconds = _run_steps(steps, kit, parameters, say)
+    run = Run(COMMAND, config, *_outcome(document, kit, results, seconds))
+    write_run(kit.out, run)
+    _report(document, kit, results)
+    return Study(run, kit.out)
+
+
+def _kit(
+    document: Document,
+    scale: Scale,
+    models: Sequence[str | Path] | str | Path,
+    data: str | Path | None,
+    out: Path,
+    device: str,
+    seed: int,
+    fresh: bool,
+) -> Kit:
+    given = [models] if isinstance(models, str | Path) else list(models)
+    if scale.name == "sample":
+        if data is not None:
+            raise SettingError(f"data is {data}, but the scale sample uses what ships; choose small to use it.")
+        return Kit(scale, _named(given or [_teacher()]), SampleData(scale, seed), out, device, seed, fresh)
+    if data is None:
+        raise SettingError(f"The scale {scale.name} needs data: a folder with {', '.join(document.needs)}.")
+    if not given and scale.name == "small":
+        raise SettingError(f"The scale small needs models, such as {', '.join(list(document.models)[:2])}; found none.")
+    chosen = _named(given or list(document.models))
+    return Kit(scale, chosen, GivenData(Path(data), scale, seed), out, device, seed, fresh)
+
+
+def _config(document: Document, kit: Kit) -> dict[str, Any]:
+    return {
+        "study": document.name,
+        "scale": kit.scale.name,
+        "models": dict(kit.models),
+        "data": kit.data.identity,
+        "seed": kit.seed,
+    }
+
+
+def _teacher() -> Path:
+    from residuum.samples import teacher_folder
+
+    return teacher_folder()
+
+
+def _named(models: Sequence[str | Path]) -> dict[str, str]:
+    """Models by their short names."""
+    from residuum.models import short_name
+
+    named = {short_name(model): str(model) for model in models}
+    if len(named) < len(models):
+        raise SettingError(f"Found {len(models)} models but {len(named)} names; give folders of different names.")
+    return named
+
+
+def _check_names(steps: Sequence[Step]) -> None:
+    names = [step.name for step in steps]
+    assert len(set(names)) == len(names), "every step has a folder of its own"
+
+
+def _agree(scale: Scale, lines: Sequence[str], yes: bool, say: Say) -> None:
+    """Say what the document's own size costs, and stop unless that was agreed to."""
+    if scale.name != "paper":
+        return
+    for line in lines:
+        say(line)
+    if not yes:
+        raise SettingError(f"The scale paper is not started unasked. {lines[-1]} Agree with yes (--yes).")
+
+
+def _run_steps(
+    steps: Sequence[Step], kit: Kit, parameters: Mapping[str, float], say: Say
+) -> tuple[Results, dict[str, float]]:
+    """Do the steps in order; one whose folder is finished returns at once."""
+    runs: dict[str, Run] = {}
+    seconds: dict[str, float] = {}
+    for number, step in enumerate(steps, 1):
+        kept = (kit.out / step.name / "result.json").exists() and not kit.fresh
+        expected = "finished before" if kept else f"about {_minutes(step_minutes(step, parameters))}"
+        say(f"{number}/{len(steps)}  {step.title} ({expected}) …")
+        start = time.perf_counter()
+        run = step.work(kit)
+        seconds[step.name] = time.perf_counter() - start
+        if run is not None:
+            runs[step.name] = run
+    families = {name: model_family(path) for name, path in kit.models.items()}
+    return Results(tuple(steps), runs, families), seconds
+
+
+def _minutes(minutes: float) -> str:
+    if minutes < 1:
+        return f"{max(1, round(minutes * 60)):d} s"
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:,.0f} h"
+
+
+def _outcome(
+    document: Document, kit: Kit, results: Results, seconds: Mapping[str, float]
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """The summary and the tables."""
+    findings = finding_table(document, results, kit)
+    counts = findings["verdict"].value_counts()
+    summary = {
+        "title": document.title,
+        "source": document.source,
+        "steps": len(results.steps),
+        **{str(verdict): int(n) for verdict, n in counts.items()},
+        "seconds": round(sum(seconds.values()), 1),
+    }
+    exhibits, steps = _exhibit_table(document, results), _step_table(results, seconds)
+    return summary, {"findings": findings, "exhibits": exhibits, "steps": steps}
+
+
+def _exhibit_table(document: Document, results: Results) -> pd.DataFrame:
+    """A row for each step that holds something of a table or figure of the document, in the document's order."""
+    rows = [
+        {
+            "document": one.label,
+            "shows": one.title,
+            "step": step.name,
+            "command": run.command,
+            "table": one.table,
+            "rows": len(run.tables[one.table]) if one.table in run.tables else 0,
+        }
+        for one in document.exhibits
+        for step, run in results.of(one.kind)
+    ]
+    return pd.DataFrame(rows, columns=pd.Index(["document", "shows", "step", "command", "table", "rows"]))
+
+
+def _step_table(results: Results, seconds: Mapping[str, float]) -> pd.DataFrame:
+    rows = [
+        {
+            "step": step.name,
+            "title": step.title,
+            "command": results.runs[step.name].command if step.name in results.runs else "extract",
+            "seconds": round(seconds[step.name], 2),
+        }
+        for step in results.steps
+    ]
+    return pd.DataFrame(rows)
+
+
+def _report(document: Document, kit: Kit, results: Results) -> None:
+    """One page: the findings, then the steps in the order in which the document shows them."""
+    from residuum.reports import report
+
+    shown = [step.name for one in document.exhibits for step, _ in results.of(one.kind)]
+    folders = [kit.out, *(kit.out / name for name in dict.fromkeys([*shown, *results.runs]))]
+    report(folders, kit.out / "report.html", title=document.title)
+
+
+def _line(row: Mapping[Any, Any]) -> str:
+    ours = f" ({row['ours']:.3f}, expected {row['rule']}, in {row['cases']})" if row["cases"] else ""
+    note = f"; {row['note']}" if row["note"] else ""
+    return f"{row['verdict']:>14}  {row['where']}: {row['finding']}{ours}{note}"

@@ -1,0 +1,167 @@
+"""The runner: order, resumption, costs, errors, and the page at the end; with steps that only count."""
+
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from residuum.cli import app
+from residuum.cli.studies import STUDIES
+from residuum.errors import CorpusError, SettingError, StoreError
+from residuum.results import Run, finished_run, write_run
+from residuum.studies import documents
+from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step
+from residuum.studies.running import study
+from residuum.studies.verdicts import Measured, Rule
+
+NAMES = ("first", "second", "third")
+
+
+class Stopped(Exception):
+    """What a power cut would be."""
+
+
+@pytest.fixture
+def chain(monkeypatch):
+    """A study of three steps, the calls that did work, and a switch that stops it at a step."""
+    done: list[str] = []
+    stop_at: set[str] = set()
+
+    def work(name, kit):
+        out, config = kit.out / name, {"name": name, "seed": kit.seed}
+        if run := finished_run(out, "compare of a test", config, fresh=kit.fresh):
+            return run
+        if name in stop_at:
+            raise Stopped
+        done.append(name)
+        run = Run("compare of a test", config, {"value": 1.0}, {"numbers": pd.DataFrame({"value": [len(name)]})})
+        write_run(out, run)
+        return run
+
+    def value(results, kind="second"):
+        return float(results.of(kind)[0][1].tables["numbers"]["value"].iloc[0])
+
+    document = Document(
+        name="similarity",
+        title="A chain of three",
+        source="Nobody (2000)",
+        steps=lambda kit: tuple(Step(name, f"The {name} step", partial(work, name), Load(read=10)) for name in NAMES),
+        exhibits=(Exhibit("Figure 1", "Three", "third", "numbers"), Exhibit("Table 1", "One", "first", "numbers")),
+        claims=(
+            Claim("§1", "Names are long.", lambda results: Measured.of([value(results)]), Rule(3.0)),
+            Claim("§2", "Names are short.", lambda results: Measured.of([value(results)]), Rule(3.0, above=False)),
+            Claim("§3", "There are two.", lambda results: "there is one", Rule(0.0)),
+        ),
+        models={"tiny": 1e6},
+        printed=(Printed("Table 9", "Letters of second", 6.0, "tiny", value),),
+        needs=("treebanks",),
+    )
+    monkeypatch.setitem(documents.DOCUMENTS, "similarity", document)
+    return done, stop_at
+
+
+def test_steps_run_in_order_with_progress(chain, tmp_path):
+    done, _ = chain
+    said = []
+    found = study("similarity", tmp_path / "out", say=said.append)
+    assert done == list(NAMES)
+    assert [line.split()[0] for line in said] == ["1/3", "2/3", "3/3"]
+    assert all("about" in line for line in said)
+    assert found.run.tables["steps"]["step"].tolist() == list(NAMES)
+
+
+def test_what_was_finished_before_a_stop_is_not_done_again(chain, tmp_path):
+    done, stop_at = chain
+    stop_at.add("third")
+    with pytest.raises(Stopped):
+        study("similarity", tmp_path / "out")
+    assert done == ["first", "second"]
+    assert not (tmp_path / "out" / "result.json").exists()
+    stop_at.clear()
+    said = []
+    study("similarity", tmp_path / "out", say=said.append)
+    assert done == list(NAMES)
+    assert [("finished before" in line) for line in said] == [True, True, False]
+    study("similarity", tmp_path / "out", fresh=True)
+    assert done == [*NAMES, *NAMES]
+
+
+def test_verdicts_are_computed_and_reasons_are_given(chain, tmp_path):
+    found = study("similarity", tmp_path / "out")
+    frame = found.frame.set_index("where")
+    assert frame["verdict"].to_dict() == {"§1": "held", "§2": "did not hold", "§3": "cannot be said"}
+    assert frame.loc["§1", "ours"] == 6.0
+    assert frame.loc["§1", "cases"] == "1 of 1"
+    assert frame.loc["§3", "note"] == "there is one"
+    assert frame["document"].isna().all()
+    assert found.run.summary["held"] == 1
+    assert "held  §1: Names are long. (6.000, expected > 3, in 1 of 1)" in found.text()
+
+
+def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain, tmp_path):
+    found = study("similarity", tmp_path / "out")
+    assert found.exhibits[["document", "step"]].to_numpy().tolist() == [["Figure 1", "third"], ["Table 1", "first"]]
+    page = found.page.read_text(encoding="utf-8")
+    assert "A chain of three" in page
+    assert "Names are short. Did not hold" in page
+
+
+def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain, tmp_path):
+    done, _ = chain
+    said = []
+    with pytest.raises(SettingError, match=r"not started unasked.*hours.*--yes"):
+        study("similarity", tmp_path / "out", scale="paper", data=tmp_path, say=said.append)
+    assert not done
+    assert any("tiny (1 million)" in line for line in said)
+    found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
+    numbers = found.frame.set_index("where").loc["Table 9"]
+    assert (numbers["document"], numbers["ours"], numbers["verdict"]) == (6.0, 6.0, "held")
+
+
+def test_numbers_of_the_document_stand_only_beside_its_own_models(chain, tmp_path):
+    found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, models=["other"], yes=True)
+    assert "Table 9" not in found.frame["where"].tolist()
+
+
+def test_a_number_far_from_the_documents_did_not_hold(chain, tmp_path, monkeypatch):
+    document = documents.DOCUMENTS["similarity"]
+    printed = tuple(replace(one, value=7.0, tolerance=0.5) for one in document.printed)
+    monkeypatch.setitem(documents.DOCUMENTS, "similarity", replace(document, printed=printed))
+    found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
+    assert found.frame.set_index("where").loc["Table 9", "verdict"] == "did not hold"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"name": "nothing"}, SettingError, "no study 'nothing'; choose one of similarity, redundancy"),
+        ({"scale": "huge"}, SettingError, "no scale 'huge'; choose one of sample, small, paper"),
+        ({"data": "x"}, SettingError, "the scale sample uses what ships; choose small"),
+        ({"scale": "small"}, SettingError, "The scale small needs data: a folder with treebanks"),
+        ({"scale": "small", "data": "."}, SettingError, "The scale small needs models, such as tiny; found none"),
+        ({"scale": "small", "data": "no-such", "models": "m"}, CorpusError, "no-such is no folder; expected one with"),
+        ({"models": ["m", "m"]}, SettingError, "2 models but 1 names"),
+    ],
+)
+def test_mistakes_are_named(chain, tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        study(**{"name": "similarity", "out": tmp_path / "out", **options})
+
+
+def test_a_folder_of_another_study_is_not_written_over(chain, tmp_path):
+    study("similarity", tmp_path / "out")
+    with pytest.raises(StoreError, match=r"holds another run .*; seed 0 → 1"):
+        study("similarity", tmp_path / "out", seed=1)
+
+
+def test_the_command_line_runs_the_same_study(chain, tmp_path):
+    result = CliRunner().invoke(app, ["study", "similarity", "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "1/3  The first step" in result.output
+    assert "report.html in a browser" in result.output
+
+
+def test_every_study_has_a_command():
+    assert set(STUDIES) == set(documents.DOCUMENTS)
