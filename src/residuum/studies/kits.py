@@ -79,18 +79,10 @@ class Kit:
     def load(
         self, source: str | Path, *, name: str | None = None, random: bool = False, attention: bool = False
     ) -> Model:
-        """A model, or a random twin of it, under the name that the study's tables use.
-
-        A pooler that the weights lack is drawn at random and is part of the model's fingerprint, so it is drawn from
-        the seed: the same model is known again when the study goes on.
-        """
-        import torch
-
+        """A model, or a random twin of it, under the name that the study's tables use."""
         from residuum.models import load_model
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            model = load_model(source, random_init=random, seed=self.seed, device=self.device, attention=attention)
+        model = load_model(source, random_init=random, seed=self.seed, device=self.device, attention=attention)
         return model if name is None else replace(model, name=f"{name} (random)" if random else name)
 
 
