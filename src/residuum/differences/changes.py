@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from residuum.batteries import accuracy_interval
 from residuum.differences.models import ReadModel
 from residuum.maths.relative_depth import depth_weights
+from residuum.probes.measuring import ALL
 from residuum.results import Run
-
-ALL = "all layers"
 
 
 def change_table(task: str, base: ReadModel, other: ReadModel, before: Run, after: Run, seed: int) -> pd.DataFrame:
