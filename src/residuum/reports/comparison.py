@@ -8,8 +8,9 @@ from residuum.errors import StoreError
 from residuum.reports.comparison_findings import ComparisonSummary, comparison_findings, summarise_comparison
 from residuum.reports.completeness import check_tables
 from residuum.reports.content import Panel, Section, Table, View
-from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS, curves, heatmap
-from residuum.reports.measures import curve_term, known_curves_first, measure_term
+from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS, curves
+from residuum.reports.measures import curve_term, known_curves_first, measure_group, measure_term
+from residuum.reports.similarity_views import similarity_views
 from residuum.reports.wording import listed
 from residuum.results import Run
 
@@ -60,23 +61,11 @@ def _facts(summary: ComparisonSummary) -> dict[str, str]:
 
 
 def _map_panel(similarity: pd.DataFrame, main: str) -> Panel:
-    views = tuple(
-        View(
-            key=measure,
-            label=measure_term(measure).title,
-            figure=heatmap(similarity, measure),
-            table="similarity",
-            where={"measure": measure},
-            group=_group(measure),
-            note=measure_term(measure).note,
-        )
-        for measure in similarity["measure"].unique()
-    )
     return Panel(
         title="Similarity of all layers of all models",
         caption="A cell compares the layer of its row with the layer of its column. Point at it for both layers, the "
         "value, its interval, and what permuted words give.",
-        views=views,
+        views=similarity_views(similarity),
         first=main,
         shape="square",
     )
@@ -97,16 +86,12 @@ def _curve_panel(table: pd.DataFrame, curve: str, main: str) -> Panel:
             figure=curves(rows, curve, measure),
             table="curves",
             where={"curve": curve, "measure": measure},
-            group=_group(measure),
+            group=measure_group(measure),
         )
         for measure in rows["measure"].unique()
     )
     term = curve_term(curve)
     return Panel(title=term.title, caption=term.note, views=views, first=main)
-
-
-def _group(measure: str) -> str:
-    return "Attention" if measure.startswith("attention_") else "Representations"
 
 
 def _tables(run: Run) -> tuple[Table, ...]:

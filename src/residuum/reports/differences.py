@@ -12,8 +12,9 @@ from residuum.reports.charts import Series, line_chart, value_map
 from residuum.reports.completeness import check_tables
 from residuum.reports.content import Panel, Section, Table, View
 from residuum.reports.difference_findings import difference_findings
-from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS, heatmap
-from residuum.reports.measures import curve_term, main_measure, measure_term
+from residuum.reports.figures import CURVE_COLUMNS, PAIR_COLUMNS
+from residuum.reports.measures import curve_term, main_measure, measure_group, measure_term
+from residuum.reports.similarity_views import similarity_views
 from residuum.reports.wording import listed
 from residuum.results import Run
 
@@ -157,23 +158,11 @@ def _selection_figure(table: pd.DataFrame) -> go.Figure:
 
 
 def _similarity_panel(table: pd.DataFrame) -> Panel:
-    views = tuple(
-        View(
-            key=measure,
-            label=measure_term(measure).title,
-            figure=heatmap(table, measure),
-            table="similarity",
-            where={"measure": measure},
-            group=_group(measure),
-            note=measure_term(measure).note,
-        )
-        for measure in table["measure"].unique()
-    )
     return Panel(
         title="How alike are all layers of all models?",
         caption="A cell compares the layer of its row with the layer of its column. A model that was made of the base "
         "without learning keeps a diagonal of ones; what was trained pales where it changed.",
-        views=views,
+        views=similarity_views(table),
         first=main_measure(table["measure"]),
         shape="square",
     )
@@ -189,7 +178,7 @@ def _likeness_panel(table: pd.DataFrame, base: str) -> Panel:
             figure=line_chart([itself, *_lines(own, "value", bounds=True)], x=DEPTH, y=measure_term(measure).title),
             table="likeness",
             where={"measure": measure},
-            group=_group(measure),
+            group=measure_group(measure),
         )
         for measure, own in groups
     )
@@ -215,7 +204,7 @@ def _curve_panel(curve: str, table: pd.DataFrame) -> Panel:
             figure=line_chart(_lines(own, "value", bounds=True), x=DEPTH, y=term.axis or measure_term(measure).title),
             table="curves",
             where={"curve": curve, "measure": measure},
-            group=_group(measure),
+            group=measure_group(measure),
         )
         for measure, own in groups
     )
@@ -252,7 +241,3 @@ def _lines(table: pd.DataFrame, column: str, *, bounds: bool = False) -> list[Se
         low, high = (ordered[name].tolist() if bounds else None for name in ("low", "high"))
         lines.append(Series(str(model), depth, value, low, high))
     return lines
-
-
-def _group(measure: str) -> str:
-    return "Attention" if measure.startswith("attention_") else "Representations"

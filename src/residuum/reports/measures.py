@@ -119,3 +119,8 @@ def main_measure(measures: Iterable[str]) -> str:
     """The measure that speaks for all where there is room for one: CKA if it was measured, else the first."""
     found = list(dict.fromkeys(measures))
     return "cka" if "cka" in found else found[0]
+
+
+def measure_group(measure: str) -> str:
+    """Under which heading a measure is chosen."""
+    return "Attention" if measure.startswith("attention_") else "Representations"
