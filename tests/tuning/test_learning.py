@@ -77,15 +77,15 @@ def test_our_loss_is_the_loss_of_the_model_s_own_head(kind, tiny_folder):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_can_be_learnt_by_heart_is_learnt(kind, tiny_folder, tmp_path):
     network, _, lesson = lesson_of(kind, tiny_folder("bert"), size=8)
-    network.train()
-    settings = LearningSettings(epochs=60, batch_size=4, learning_rate=3e-3, evaluate_every=60)
+    without_dropout(network).train()  # noise is there against learning by heart
+    settings = LearningSettings(epochs=100, batch_size=4, learning_rate=3e-3, evaluate_every=60)
     training = learn(
         {"m": network}, [lambda b: network(**b["inputs"]).logits], lesson, settings, tmp_path, progress=False
     )
     first, best = training.history["loss"].iloc[0], training.history["loss"].min()
     assert best < first / 2
     metric = lesson.problem.metrics[0]
-    assert training.scores[metric].max() > 0.7
+    assert training.scores[metric].max() > 0.9
     load_checkpoint(tmp_path, {"m": network}, best=True)
     network.eval()
     found = score_part(answers(network), lesson.problem, lesson.dev, lesson.collate_dev, torch.device("cpu"))
