@@ -4,7 +4,7 @@
 
 gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The three trainings take
 turns, some steps each, so that a disturbance hits all alike. `accuracy` compares a cached training with a plain loop
-whose lower half autograd leaves alone (dropout on everywhere) on the whole development part of SST-2.
+whose lower half autograd leaves alone on the whole development part of SST-2.
 
 `diff` must share its work: all-MiniLM-L6-v2 (6 layers × 384) and two prunings of it over four tasks of EWT, against one
 extraction and one probing pass of each model (every layer and all of them, task and control task, three seeds).
@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +25,12 @@ from measure import THREADS, data, in_fresh_process, line, minilm, report, secon
 
 from residuum import diff, extract, probe, prune, read_corpus
 from residuum.finetuning.seeds import Recipe, prepare
+from residuum.surgery import layer_count
 from residuum.tasks import TaskCorpora, named_task, read_task
 from residuum.training import ShuffledBatches
 from residuum.tuning.collation import Collator
+from residuum.tuning.freezing import apply_frozen, parse_frozen
+from residuum.tuning.heads import load_with_head
 from residuum.tuning.learning import LearningSettings, learn, task_loss
 from residuum.tuning.predicting import score_part
 
@@ -93,29 +97,31 @@ def measure_accuracy(side: str) -> None:
             settings = LearningSettings(epochs=EPOCHS, batch_size=BATCH)
             learn({"model": pupil.network}, [pupil.logits], lesson, settings, folder, progress=False, device="cpu")
         else:
-            plain_training(pupil, lesson)
+            pupil = replace(pupil, network=plain_training(lesson))
         pupil.network.eval()
         plain = Collator(lesson.problem.kind, lesson.collate_train.pad, lesson.collate_train.with_types)
         found = score_part(pupil.logits, lesson.problem, parts["test"], plain, torch.device("cpu"))
     report(accuracy=found["accuracy"])
 
 
-def plain_training(pupil, lesson) -> None:
-    """The same steps written out; the lower half has no gradients but is run with dropout like the rest."""
+def plain_training(lesson):
+    """The same steps written out; the lower half has no gradients and all else is transformers' own."""
+    network, _ = load_with_head(gte_small(), lesson.problem, seed=0)
+    apply_frozen(network, parse_frozen("bottom:6", layer_count(network)))
     batches = ShuffledBatches(lesson.train.examples, BATCH, seed=0, collate=lesson.collate_train)
-    learning = [p for p in pupil.network.parameters() if p.requires_grad]
+    learning = [p for p in network.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learning, lr=5e-5, weight_decay=0.0)
     steps = int(EPOCHS * batches.per_epoch)
-    pupil.network.train()
     torch.manual_seed(0)
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = 5e-5 * (1 - step / steps)
         batch = batches(step)
-        task_loss("classification", pupil.network(**batch["inputs"]).logits, batch["labels"]).backward()
+        task_loss("classification", network(**batch["inputs"]).logits, batch["labels"]).backward()
         torch.nn.utils.clip_grad_norm_(learning, 1.0)
         optimiser.step()
         optimiser.zero_grad()
+    return network
 
 
 def measure_difference(side: str, folder: Path) -> None:
@@ -136,10 +142,13 @@ def measure_difference(side: str, folder: Path) -> None:
 
 
 def recipe(freeze: str | None, cache: bool) -> Recipe:
+    return Recipe(gte_small(), named_task("sst2"), freeze, None, 128, LearningSettings(), cache, 1 << 30)
+
+
+def gte_small() -> str:
     if "RESIDUUM_MODELS" not in os.environ:
         sys.exit("Set RESIDUUM_MODELS to the folder of gte-small to run this benchmark.")
-    model = str(Path(os.environ["RESIDUUM_MODELS"]) / "gte-small")
-    return Recipe(model, named_task("sst2"), freeze, None, 128, LearningSettings(), cache, 1 << 30)
+    return str(Path(os.environ["RESIDUUM_MODELS"]) / "gte-small")
 
 
 def sst2(limit: int) -> TaskCorpora:

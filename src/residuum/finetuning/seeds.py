@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from residuum.errors import SettingError
 from residuum.finetuning.card import write_card
@@ -23,6 +23,7 @@ from residuum.training import Training, discard_checkpoints, load_checkpoint
 from residuum.tuning.caching import fill_cache
 from residuum.tuning.collation import Batch, Collator, padded_inputs
 from residuum.tuning.encoding import Encoder, Part, pad_id
+from residuum.tuning.first_token import after_attention, first_token_only
 from residuum.tuning.freezing import SplitNetwork, apply_frozen, parse_frozen
 from residuum.tuning.heads import load_with_head, takes_types
 from residuum.tuning.learning import LearningSettings, Lesson, learn
@@ -69,22 +70,27 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Pupil:
-    """The network that learns, cut where its frozen bottom ends; `split` is None where nothing can be cached."""
+    """The network that learns, cut where its frozen bottom ends; `split` is None where nothing can be cached.
+
+    `narrow` is the part of its last block that needs the first token only.
+    """
 
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     problem: Problem
     split: SplitNetwork | None
+    narrow: nn.Module | None
     fingerprint: str
     window: int | None
 
     def logits(self, batch: Batch) -> Tensor:
         """The answers to a batch: from the states of the frozen bottom where it has them, else from the tokens."""
-        if "states" not in batch:
-            return self.network(**batch["inputs"]).logits
-        assert self.split is not None, "only a split network has states"
-        with self.split.resumed(batch["states"]) as upper:
-            return upper(**batch["inputs"]).logits
+        with first_token_only(self.narrow):
+            if "states" not in batch:
+                return self.network(**batch["inputs"]).logits
+            assert self.split is not None, "only a split network has states"
+            with self.split.resumed(batch["states"]) as upper:
+                return upper(**batch["inputs"]).logits
 
 
 def finetune_once(
@@ -152,7 +158,15 @@ def _pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
     fingerprint = reader.fingerprint
     apply_frozen(network, frozen)  # after the reader, which puts the network into eval mode
     split = SplitNetwork(network, frozen.bottom) if recipe.cache and frozen.bottom else None
-    return Pupil(network, tokenizer, problem, split if split and split.fits() else None, fingerprint, reader.window)
+    return Pupil(
+        network=network,
+        tokenizer=tokenizer,
+        problem=problem,
+        split=split if split and split.fits() else None,
+        narrow=after_attention(network, problem.kind),
+        fingerprint=fingerprint,
+        window=reader.window,
+    )
 
 
 def _encoded(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[str, Part]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from residuum.errors import SettingError
 from residuum.finetuning.seeds import Recipe, finetune_once
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 from residuum.tuning.learning import LearningSettings
 
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Finetuning:
+class Finetuning(Result):
     """Models that learnt a task: their folders, one a seed, and how they score."""
 
     folders: list[Path]
     run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The scores, as `scores` has them."""
+        return self.run.tables["scores"]
 
     @property
     def scores(self) -> pd.DataFrame:
