@@ -27,7 +27,7 @@ from residuum.maths.losses import soft_divergence
 from residuum.maths.vocabulary_losses import Projection
 
 PIECES, TRIMMED, LAYERS, WIDTH = 250_002, 40_000, 4, 128
-LINES, TOKENS, STEPS = 8, 64, 3
+LINES, TOKENS, STEPS = 8, 64, 5
 WEIGHTS = {"mlm": 0.3, "soft": 0.3, "hidden_mse": 0.4}
 
 
@@ -71,7 +71,7 @@ def measure_way(way: str, students: int, languages: int) -> None:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         times.append(time.perf_counter() - started)
-        first = float(total) if first is None else first
+        first = float(total.detach()) if first is None else first
     report(seconds=min(times[1:]), loss=first)
 
 

@@ -97,24 +97,38 @@ class _Job:
         size = chunk_rows(max(len(one.projection.weight) for one in self.learners))
         return [slice(start, start + size) for start in range(0, len(self.labels), size)]
 
-    def teacher(self, rows: slice) -> Tensor | None:
-        """log σ(z_t/T) of some rows."""
+    def teacher(self, rows: slice) -> "_TeacherRows | None":
+        """What the teacher says about some rows."""
         targets = self.targets
         if targets is None:
             return None
-        return (targets.projection(targets.features[rows]).float() / targets.temperature).log_softmax(dim=-1)
+        logits = targets.projection(targets.features[rows]).float().div_(targets.temperature)
+        log_shares = logits.log_softmax(dim=-1)
+        return _TeacherRows(torch.exp(log_shares, out=logits), log_shares)
 
-    def slope(self, number: int, own: slice, labels: Tensor, log_teacher: Tensor | None) -> Tensor:
+    def slope(self, number: int, own: slice, labels: Tensor, teacher: "_TeacherRows | None") -> Tensor:
         """∂total/∂logits of a learner's rows; their losses are written down on the way."""
         learner = self.learners[number]
         logits = learner.projection(learner.features[own]).float()
-        slope = torch.zeros_like(logits)
         hard_weights, soft_weights = learner.hard_weights[own], learner.soft_weights[own]
+        slope = None
         if bool(hard_weights.any()):
-            self.hard[number][own] = _add_hard(slope, logits, labels, hard_weights)
-        if log_teacher is not None and self.targets is not None and bool(soft_weights.any()):
-            self.soft[number][own] = _add_soft(slope, logits, log_teacher, soft_weights, self.targets)
-        return slope
+            self.hard[number][own], slope = _hard(logits, labels, hard_weights)
+        if teacher is not None and self.targets is not None and bool(soft_weights.any()):
+            self.soft[number][own], soft_slope = _soft(logits, teacher, soft_weights, self.targets)
+            slope = soft_slope if slope is None else slope.add_(soft_slope)
+        return torch.zeros_like(logits) if slope is None else slope
+
+
+@dataclass(frozen=True, eq=False)
+class _TeacherRows:
+    """σ(z_t/T) and its logarithm, of some rows."""
+
+    shares: Float[Tensor, "row piece"]
+    log_shares: Float[Tensor, "row piece"]
+
+    def part(self, inside: slice) -> "_TeacherRows":
+        return _TeacherRows(self.shares[inside], self.log_shares[inside])
 
 
 class _Fused(torch.autograd.Function):
@@ -127,12 +141,12 @@ class _Fused(torch.autograd.Function):
         ]
         of_tensor = {id(t): g for t, g in zip(tensors, gradients, strict=True)}
         for rows in job.chunks():
-            log_teacher = job.teacher(rows)
+            teacher = job.teacher(rows)
             for number, learner in enumerate(job.learners):
                 own, inside = _overlap(learner, rows)
                 if own.stop <= own.start:
                     continue
-                part = None if log_teacher is None else log_teacher[inside]
+                part = None if teacher is None else teacher.part(inside)
                 slope = job.slope(number, own, job.labels[rows][inside], part)
                 _add_gradients(learner, own, slope, of_tensor)
         ctx.gradients = gradients
@@ -151,30 +165,32 @@ def _overlap(learner: Learner, rows: slice) -> tuple[slice, slice]:
     return slice(start - learner.first, stop - learner.first), slice(start - rows.start, stop - rows.start)
 
 
-def _add_hard(slope: Tensor, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """−log σ(z)[label], whose slope is σ(z) − 1[label]."""
+def _hard(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """−log σ(z)[label], and its slope σ(z) − 1[label] times the weights."""
     losses = torch.zeros_like(weights)
     labelled = ((labels >= 0) & (weights != 0)).nonzero().squeeze(1)
-    if not len(labelled):
-        return losses
-    log_student = logits[labelled].log_softmax(dim=-1)
+    whole = len(labelled) == len(labels)
+    log_student = (logits if whole else logits[labelled]).log_softmax(dim=-1)
     place = labels[labelled, None]
     losses[labelled] = -log_student.gather(1, place).squeeze(1)
-    own = log_student.exp_()
-    own.scatter_add_(1, place, own.new_full(place.shape, -1))
-    slope.index_add_(0, labelled, own.mul_(weights[labelled, None]))
-    return losses
+    slope = log_student.exp_()
+    slope.scatter_add_(1, place, slope.new_full(place.shape, -1)).mul_(weights[labelled, None])
+    return losses, slope if whole else torch.zeros_like(logits).index_copy_(0, labelled, slope)
 
 
-def _add_soft(slope: Tensor, logits: Tensor, log_teacher: Tensor, weights: Tensor, targets: SoftTargets) -> Tensor:
-    """T² · Σ p (log p − log q), whose slope is T · (q − p) with p, q the teacher's and the student's σ(z/T)."""
+def _soft(logits: Tensor, teacher: _TeacherRows, weights: Tensor, targets: SoftTargets) -> tuple[Tensor, Tensor]:
+    """T² · Σ p (log p − log q), and its slope T · (q − p) times the weights; p, q are σ(z/T) of teacher and student.
+
+    The logits are overwritten.
+    """
     temperature = targets.temperature
-    log_student = (logits / temperature).log_softmax(dim=-1)
-    teacher = log_teacher.exp()
-    against = -log_student if targets.cross_entropy else log_teacher - log_student
-    losses = temperature**2 * torch.linalg.vecdot(teacher, against)
-    slope.add_(log_student.exp_().sub_(teacher).mul_((weights * temperature)[:, None]))
-    return torch.where(weights != 0, losses, 0)
+    log_student = logits.div_(temperature).log_softmax(dim=-1)
+    against = torch.neg(log_student, out=logits)
+    if not targets.cross_entropy:
+        against.add_(teacher.log_shares)
+    losses = temperature**2 * torch.linalg.vecdot(teacher.shares, against)
+    slope = log_student.exp_().sub_(teacher.shares).mul_((weights * temperature)[:, None])
+    return torch.where(weights != 0, losses, 0), slope
 
 
 def _add_gradients(learner: Learner, own: slice, slope: Tensor, gradients: dict[int, Tensor | None]) -> None:
@@ -182,7 +198,7 @@ def _add_gradients(learner: Learner, own: slice, slope: Tensor, gradients: dict[
     if (of_features := gradients[id(learner.features)]) is not None:
         of_features[own] = (slope @ weight).to(of_features.dtype)
     if (of_weight := gradients[id(weight)]) is not None:
-        of_weight += slope.T @ learner.features[own]
+        of_weight.addmm_(slope.T.to(of_weight.dtype), learner.features[own])
     if bias is not None and (of_bias := gradients[id(bias)]) is not None:
         of_bias += slope.sum(dim=0)
 
