@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from jaxtyping import Float
 
 from residuum.corpus import Corpus
 from residuum.feature_transfer.classifiers import Classifier, classifier_bytes
@@ -16,8 +17,10 @@ from residuum.models import Model, only_first_layers
 from residuum.vocabularies import Vocabulary
 
 SAMPLE = 64  # sentences that are timed
+CURVE_SAMPLE = 32  # the same for every layer by itself: one batch
 REPEATS = 7
 
+Seconds = Float[np.ndarray, "repeat 2"]
 Costs = dict[int, dict[str, float]]
 """Of each layer: `layers`, `neurons`, `parameters`, `bytes` and `ms` of a network up to it and a probe on all of it."""
 
@@ -25,6 +28,7 @@ Costs = dict[int, dict[str, float]]
 def layer_costs(model: Model, n_rows: int, vocabulary: Vocabulary | None, sample: Corpus, unit: Unit) -> Costs:
     """What a network up to each layer costs; bytes are those of weights and classifier, ms those of one sentence."""
     costs: Costs = {}
+    few = sampled(sample, CURVE_SAMPLE)
     for layer in range(model.n_layers + 1):
         network = truncated(model, layer)
         size, saved = size_of(network), saved_parameters(network, vocabulary)
@@ -34,32 +38,32 @@ def layer_costs(model: Model, n_rows: int, vocabulary: Vocabulary | None, sample
             "neurons": neurons,
             "parameters": size.parameters - saved,
             "bytes": size.n_bytes - 4 * saved + classifier_bytes(n_rows, neurons),
-            "ms": _milliseconds(model, layer, n_rows, sample, unit),
+            "ms": _milliseconds(model, layer, n_rows, few, unit),
         }
     return costs
 
 
-def speed_up(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Interval:
-    """How many times faster `fast` is: the ratio of total times, with the bootstrap interval over paired repeats.
-
-    The two take turns, so that what else the machine does meanwhile meets both.
-    """
+def in_turns(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Seconds:
+    """Seconds of both in every repeat; they take turns, so that what else the machine does meanwhile meets both."""
     for work in (slow, fast):  # the first calls fill caches
         work()
-    times = np.array([[_seconds(slow), _seconds(fast)] for _ in range(repeats)])
-    return bootstrap(lambda chosen: times[chosen, 0].sum() / times[chosen, 1].sum(), repeats)
+    return np.array([[_seconds(slow), _seconds(fast)] for _ in range(repeats)])
+
+
+def speed_up(times: Seconds) -> Interval:
+    """How many times faster the second is: the ratio of total times, with its bootstrap interval over repeats."""
+    return bootstrap(lambda chosen: times[chosen, 0].sum() / times[chosen, 1].sum(), len(times))
 
 
 def classifier_speed_up(slow: Classifier, fast: Classifier, n_rows: int = 10_000, repeats: int = REPEATS) -> Interval:
     """The same of the classifiers alone, on random activations of `n_rows` words."""
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((n_rows, c.n_neurons), np.float32) for c in (slow, fast))
-    return speed_up(lambda: slow.decide(x), lambda: fast.decide(y), repeats)
+    return speed_up(in_turns(lambda: slow.decide(x), lambda: fast.decide(y), repeats))
 
 
 def sentence_milliseconds(predictor: Predictor, sample: Corpus, repeats: int = 3) -> float:
     """Milliseconds of a sentence, text in and label out, at the best of some repeats."""
-    predictor.predict_corpus(sample)
     return 1e3 * min(_seconds(lambda: predictor.predict_corpus(sample)) for _ in range(repeats)) / len(sample)
 
 

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from residuum.activations.extraction import Buffers, Extraction, Room
+from residuum.activations.buffers import Room
+from residuum.activations.extraction import Extraction
 from residuum.activations.extraction import Settings as ExtractionSettings
 from residuum.alignment import Aligner, Alignment
 from residuum.corpus import Corpus
@@ -60,7 +61,7 @@ class Predictor:
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             alignments = extraction.align(self._aligner, first, first + len(chosen))
-            buffers = Buffers.empty(extraction, alignments, room)
+            buffers = extraction.buffers(alignments, room)
             extraction.fill(alignments, buffers)
             labels = self.classifier.decide(np.concatenate(buffers.hidden, axis=1))
             for place, label in zip(chosen, self._by_sentence(labels, alignments, buffers.first_row), strict=True):

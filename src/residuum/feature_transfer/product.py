@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from residuum.errors import StoreError
 from residuum.feature_transfer.classifiers import Classifier
 from residuum.feature_transfer.predicting import Predictor, Unit
-from residuum.files import read_json, whole_file, write_json
+from residuum.files import read_json, write_json
 from residuum.models import first_layers, load_model
+from residuum.schemas import conforming
 from residuum.surgery import save_whole
+from residuum.tensor_files import read_tensors, write_tensors
 
 VERSION = 1
 DESCRIPTION, TENSORS = "classifier.json", "classifier.safetensors"
@@ -18,19 +23,9 @@ DESCRIPTION, TENSORS = "classifier.json", "classifier.safetensors"
 
 def write_product(folder: Path, network: Any, tokenizer: Any, classifier: Classifier, unit: Unit, task: str) -> None:
     """Write model, tokenizer and classifier; the model is read back and compared before it is kept."""
-    from safetensors.numpy import save_file
-
     save_whole(network, tokenizer, folder)
-    with whole_file(folder / TENSORS) as path:
-        save_file(
-            {
-                "weight": classifier.weight,
-                "bias": classifier.bias,
-                "layers": classifier.layers,
-                "indices": classifier.indices,
-            },
-            path,
-        )
+    parts = ("weight", "bias", "layers", "indices")
+    write_tensors(folder / TENSORS, {name: getattr(classifier, name) for name in parts})
     write_json(
         folder / DESCRIPTION,
         {
@@ -50,30 +45,71 @@ def write_product(folder: Path, network: Any, tokenizer: Any, classifier: Classi
 def load_product(folder: str | Path, *, device: str = "auto") -> Predictor:
     """Read what `write_product` wrote; nothing else is needed, not even the model that it came from."""
     folder = Path(folder)
-    description = _description(folder)
-    classifier = _classifier(folder, description)
+    classifier, unit = read_classifier(folder)
     model = load_model(folder, device=device)
     if classifier.top_layer > model.n_layers or classifier.indices.max() >= min(model.widths):
         raise StoreError(f"The classifier and the model in {folder} do not belong together; copy the folder again.")
-    unit = Unit(*(description[key] for key in ("unit", "pooling", "position", "pairs")))
     return Predictor(first_layers(model, classifier.top_layer), classifier, unit)
 
 
-def _description(folder: Path) -> dict[str, Any]:
-    if not (folder / DESCRIPTION).exists():
+def read_classifier(folder: Path) -> tuple[Classifier, Unit]:
+    """The classifier of a folder and what it labels; both are checked before anything is built on them."""
+    description = _description(folder)
+    unit = Unit(description.unit, description.pooling, description.position, description.pairs)
+    return _classifier(folder, tuple(description.labels)), unit
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What `classifier.json` holds."""
+
+    version: int
+    task: str
+    labels: list[str]
+    unit: Literal["word", "sentence"]
+    pooling: Literal["last", "first", "mean", "max"]
+    position: Literal["auto", "cls", "last", "mean"]
+    pairs: bool
+    layer: int
+    neurons: int
+
+
+def _description(folder: Path) -> _Description:
+    path = folder / DESCRIPTION
+    if not path.exists():
         raise StoreError(f"{folder} holds no {DESCRIPTION}; expected a folder that `transfer` wrote.")
-    description = read_json(folder / DESCRIPTION)
-    if not isinstance(description, dict) or description.get("version") != VERSION:
-        raise StoreError(f"{folder / DESCRIPTION} is not of format version {VERSION}; run `transfer` again.")
-    return description
+    raw = read_json(path)
+    if not isinstance(raw, dict) or raw.get("version") != VERSION:
+        raise StoreError(f"{path} is not of format version {VERSION}; run `transfer` again.")
+    return conforming(raw, _Description, path, StoreError, "Run `transfer` again.")
 
 
-def _classifier(folder: Path, description: dict[str, Any]) -> Classifier:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
+def _classifier(folder: Path, labels: tuple[str, ...]) -> Classifier:
+    path = folder / TENSORS
     try:
-        parts = load_file(folder / TENSORS)
-        return Classifier(**parts, labels=tuple(description["labels"]))
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
-        raise StoreError(f"{folder / TENSORS} is damaged or missing ({error}); copy the folder again.") from None
+        classifier = Classifier(**read_tensors(path, remedy="Copy the folder again."), labels=labels)
+    except TypeError as error:
+        raise StoreError(f"{path} holds other tensors than a classifier ({error}); copy the folder again.") from None
+    if fault := _misfit(classifier):
+        raise StoreError(f"{path} does not fit {DESCRIPTION} or itself: {fault}; copy the folder again.")
+    return classifier
+
+
+def _misfit(classifier: Classifier) -> str | None:
+    """What does not fit in shape, kind or number; None where all does."""
+    n_rows, n_neurons = len(classifier.labels) or 1, classifier.indices.size
+    expected = {
+        "weight": ((n_rows, n_neurons), "f"),
+        "bias": ((n_rows,), "f"),
+        "layers": ((n_neurons,), "iu"),
+        "indices": ((n_neurons,), "iu"),
+    }
+    for name, (shape, kinds) in expected.items():
+        found = getattr(classifier, name)
+        if found.shape != shape or found.dtype.kind not in kinds:
+            return f"{name} is of shape {found.shape} and type {found.dtype}, expected {shape}"
+        if not np.isfinite(found).all():
+            return f"{name} holds values that are not finite"
+    if not n_neurons or min(classifier.layers.min(), classifier.indices.min()) < 0:
+        return "it looks at no neuron, or at one of a negative number"
+    return None

@@ -25,12 +25,12 @@ from residuum.feature_transfer.truncation import check_can_be_cut
 from residuum.feature_transfer.work import Extras, Work
 from residuum.maths.probing import Recipe
 from residuum.models import Model, load_model
-from residuum.results import Run, finished_run, scratch, write_run
+from residuum.results import Result, Run, finished_run, scratch, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 
 
 @dataclass(frozen=True, eq=False)
-class Transfer:
+class Transfer(Result):
     """What `transfer` wrote: the folder to use, and the record of how it came about."""
 
     run: Run
