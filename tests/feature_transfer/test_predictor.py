@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from residuum import onnx_graphs
 from residuum.activations.extraction import extract
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, SettingError
-from residuum.feature_transfer import onnx_export
 from residuum.feature_transfer.classifiers import Classifier
-from residuum.feature_transfer.onnx_export import write_onnx
+from residuum.feature_transfer.onnx_export import check_onnx, write_onnx
 from residuum.feature_transfer.predicting import Predictor, Unit
 from residuum.feature_transfer.scoring import prediction_score
 from residuum.models import first_layers, load_model
@@ -122,6 +122,6 @@ def test_onnx_of_pairs_is_refused(model, tmp_path):
 
 
 def test_without_the_extra_onnx_is_refused_at_once(monkeypatch):
-    monkeypatch.setattr(onnx_export, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx_graphs, "find_spec", lambda name: None)
     with pytest.raises(SettingError, match=r"onnx and onnxruntime cannot be imported; ONNX needs pip install"):
-        onnx_export.check_onnx(Unit())
+        check_onnx(Unit())

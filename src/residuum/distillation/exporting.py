@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor, nn
 
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
-from residuum.errors import SettingError
 from residuum.files import whole_file
+from residuum.onnx_graphs import write_graph
 from residuum.surgery import save_whole
 
 CARD = """---
@@ -72,7 +72,7 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         with whole_file(folder / "README.md") as path:
             path.write_text(card(prepared, student, texts, scores), encoding="utf-8")
         if prepared.settings.onnx:
-            export_onnx(student, folder / "model.onnx")
+            write_graph(_Logits(module), module, tokenizer, folder, "logits")
         folders.append(folder)
     return folders
 
@@ -109,20 +109,16 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
     )
 
 
-def export_onnx(student: Student, path: Path) -> None:
-    """The student's network as ONNX, for any batch and length."""
-    try:
-        import onnx  # noqa: F401  # pyright: ignore[reportMissingImports]
-        import onnxscript  # noqa: F401  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise SettingError(
-            "onnx is true, but the packages onnx and onnxscript are missing; pip install them."
-        ) from None
-    module: Any = student.model.module
-    ids = torch.zeros(2, 8, dtype=torch.long)
-    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("token", max=512)}
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    torch.onnx.export(module, (), path, kwargs=inputs, dynamic_shapes=dict.fromkeys(inputs, axes), dynamo=True)
+class _Logits(nn.Module):
+    """Batch × token × piece, or × neuron where the student has no head."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The first of what the network gives."""
+        return self.network(input_ids=input_ids, attention_mask=attention_mask)[0]
 
 
 def _concerns(score: str, student: Student) -> bool:

@@ -33,6 +33,7 @@ from residuum.distillation.texts import (
 from residuum.errors import ModelError, SettingError
 from residuum.maths.layer_maps import LayerMap, layer_map, measured_map, published_uniform
 from residuum.models import clear_loading_errors, load_tokenizer, resolve_device, weights_fingerprint
+from residuum.onnx_graphs import check_packages
 from residuum.results import read_run
 from residuum.training import ParameterGroup, trainable_groups
 from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
@@ -89,6 +90,8 @@ class Prepared:
 
 def prepare(settings: DistillSettings, device: str = "auto") -> Prepared:
     """Check texts and settings, load the teacher, build the students."""
+    if settings.onnx:
+        check_packages()
     for source in settings.texts.values():
         check_text(source)
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}

@@ -195,8 +195,8 @@ class Step:
         head = attempt.student.model.head
         assert head is not None
         features = head.transform(attempt.states.hidden[-1].flatten(0, 1)[attempt.positions])
-        predicted = (attempt.rows("labels") != IGNORED).to(features.dtype)
-        soft = attempt.rows("soft").to(features.dtype)
+        predicted = (attempt.rows("labels") != IGNORED).float()
+        soft = attempt.rows("soft").float()
         weights = self.objective.weights
         return Learner(
             features,
@@ -217,7 +217,7 @@ class Step:
         features = teacher.head.transform(student.projections(student.model.n_layers, rows))
         projection = student.teacher_projection or teacher.head.projection
         weight = self.objective.weights["softmax_regression"] / attempt.counts.soft
-        soft = attempt.rows("soft").to(features.dtype)
+        soft = attempt.rows("soft").float()
         learner = Learner(features, projection, 0, torch.zeros_like(soft), soft * weight)
         targets = SoftTargets(attempt.lesson.features, projection, 1.0, cross_entropy=True)
         labels = torch.full_like(attempt.positions, IGNORED)

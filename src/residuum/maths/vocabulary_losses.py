@@ -167,7 +167,7 @@ def _overlap(learner: Learner, rows: slice) -> tuple[slice, slice]:
 
 def _hard(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """−log σ(z)[label], and its slope σ(z) − 1[label] times the weights."""
-    losses = torch.zeros_like(weights)
+    losses = logits.new_zeros(len(weights))
     labelled = ((labels >= 0) & (weights != 0)).nonzero().squeeze(1)
     whole = len(labelled) == len(labels)
     log_student = (logits if whole else logits[labelled]).log_softmax(dim=-1)
@@ -198,7 +198,7 @@ def _add_gradients(learner: Learner, own: slice, slope: Tensor, gradients: dict[
     if (of_features := gradients[id(learner.features)]) is not None:
         of_features[own] = (slope @ weight).to(of_features.dtype)
     if (of_weight := gradients[id(weight)]) is not None:
-        of_weight.addmm_(slope.T.to(of_weight.dtype), learner.features[own])
+        of_weight.addmm_(slope.T.to(of_weight.dtype), learner.features[own].to(of_weight.dtype))
     if bias is not None and (of_bias := gradients[id(bias)]) is not None:
         of_bias += slope.sum(dim=0)
 
