@@ -63,7 +63,7 @@ def prepare(extraction: Extraction) -> list[list]:
     aligner = Aligner(extraction.model.tokenizer, extraction.model.window)
     shards = extraction.manifest().shards
     prepared = []
-    for group in extraction._groups(shards):
+    for group in extraction.groups(shards):
         sentences = range(shards[group[0]].first, shards[group[-1]].stop)
         aligned = aligner.align([corpus.text(i) for i in sentences], [corpus.spans(i) for i in sentences])
         windows = [window for alignment in aligned for window in alignment.windows]

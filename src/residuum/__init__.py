@@ -17,9 +17,11 @@ _HOMES = {
     "AdaptationSettings": "residuum.adaptation",
     "Adapted": "residuum.adaptation",
     "Comparison": "residuum.comparison",
+    "Cost": "residuum.costs",
     "Corpus": "residuum.corpus",
     "Difference": "residuum.differences",
     "Distillation": "residuum.distillation",
+    "Engine": "residuum.engine",
     "FeatureTransfer": "residuum.feature_transfer",
     "Finetuning": "residuum.finetuning",
     "LearningSettings": "residuum.tuning",
@@ -41,6 +43,7 @@ _HOMES = {
     "adapt": "residuum.adaptation",
     "cluster_neurons": "residuum.activations.correlation",
     "compare": "residuum.comparison",
+    "compare_cost": "residuum.comparison",
     "correlate_alignment": "residuum.evaluation",
     "diff": "residuum.differences",
     "distill": "residuum.distillation",
@@ -50,6 +53,7 @@ _HOMES = {
     "evaluate_retrieval": "residuum.evaluation",
     "export_activations": "residuum.activations.exchange",
     "extract": "residuum.activations.extraction",
+    "extract_cost": "residuum.activations.costs",
     "finetune": "residuum.finetuning",
     "from_module": "residuum.models",
     "from_transformers": "residuum.models",
@@ -61,7 +65,9 @@ _HOMES = {
     "predict": "residuum.feature_transfer",
     "pretrain": "residuum.pretraining",
     "probe": "residuum.probes",
+    "probe_cost": "residuum.task_costs",
     "probe_languages": "residuum.probes",
+    "rank_cost": "residuum.task_costs",
     "rank_neurons": "residuum.ranking",
     "prune": "residuum.pruning",
     "read_corpus": "residuum.corpus",
@@ -69,6 +75,7 @@ _HOMES = {
     "read_parallel": "residuum.corpus",
     "read_transfer": "residuum.adaptation",
     "redundancy": "residuum.redundancies",
+    "redundancy_cost": "residuum.task_costs",
     "report": "residuum.reports",
     "sample": "residuum.samples",
     "similarity": "residuum.maths.similarity",
@@ -83,6 +90,7 @@ __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll
 if TYPE_CHECKING:
     from residuum.ablation import ablated
     from residuum.activations.correlation import cluster_neurons
+    from residuum.activations.costs import extract_cost
     from residuum.activations.exchange import export_activations, import_activations
     from residuum.activations.extraction import extract
     from residuum.activations.means import neuron_means
@@ -96,10 +104,12 @@ if TYPE_CHECKING:
         load_adapted,
         read_transfer,
     )
-    from residuum.comparison import Comparison, compare
+    from residuum.comparison import Comparison, compare, compare_cost
     from residuum.corpus import Corpus, read_corpus, read_parallel
+    from residuum.costs import Cost
     from residuum.differences import Difference, diff
     from residuum.distillation import Distillation, distill
+    from residuum.engine import Engine
     from residuum.errors import ResiduumError
     from residuum.evaluation import (
         Perplexity,
@@ -122,6 +132,7 @@ if TYPE_CHECKING:
     from residuum.reports import report
     from residuum.samples import sample, teacher_folder
     from residuum.studies.running import Study, study
+    from residuum.task_costs import probe_cost, rank_cost, redundancy_cost
     from residuum.trimming import trim
     from residuum.tuning import LearningSettings
 

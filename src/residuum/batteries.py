@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
+import xxhash
 from jaxtyping import Float, Int
+from threadpoolctl import threadpool_limits
 
+from residuum.engine import Workers, as_engine, run_tasks
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, PARTS, Examples, Splits
 from residuum.maths.features import Features
@@ -32,6 +35,8 @@ TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
 OVERHEAD = 1e-3
 """Seconds of a step that do not grow with the probes."""
+CELL_WEIGHTS = 1_000_000
+"""Weights that are worth a task of their own: the words that it gathers for them cost little beside these."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,7 @@ class Bench:
     recipe: Recipe = field(default_factory=Recipe)
     max_memory: int = MEMORY
     seed: int = 0
+    workers: Workers = None  # who trains: None is this process, all probes at once
 
     def beside(self, splits: Splits) -> Bench:
         """The bench of another task of the same examples; what one of them reads serves both."""
@@ -98,9 +104,7 @@ class Bench:
     def features(self, part: str) -> Features:
         """The features of `train`, `dev` or `test`, read when they are first asked for."""
         if part not in self._held:
-            total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
-            examples = self._examples(part)
-            self._held[part] = examples.features(self.max_memory * len(examples) // total)
+            self._held[part] = self._examples(part).features(self._room(part))
         return self._held[part]
 
     def truth(self, part: str, target: str = TASK) -> np.ndarray:
@@ -115,7 +119,25 @@ class Bench:
 
     def train(self, probes: Sequence[Probe]) -> list[TrainedProbe]:
         """Train a battery on the training part."""
-        return train_probes(self.features("train"), self.targets, probes, self.recipe)
+        return self.train_for(self.targets, probes)
+
+    def train_for(self, targets: Mapping[str, Target], probes: Sequence[Probe]) -> list[TrainedProbe]:
+        """Train probes of any targets of the training examples, in one pass, or cell by cell where workers do it.
+
+        The cells depend on the probes alone, so that any number of workers gives the same weights to the bit.
+        """
+        if self.workers is None:
+            return train_probes(self.features("train"), targets, probes, self.recipe)
+        cells = probe_cells(probes, [self._n_weights(probe, targets) for probe in probes])
+        if as_engine(self.workers).alone:
+            task = partial(train_probes, self.features("train"))
+        else:
+            task = partial(_train_here, replace(self.splits.train, labels=()), self._room("train"))
+        arguments = [(targets, [probes[i] for i in cell], self.recipe) for cell in cells]
+        trained = {}
+        for cell, found in zip(cells, run_tasks(task, arguments, self.workers), strict=True):
+            trained |= dict(zip(cell, found, strict=True))
+        return [replace(trained[i], probe=probe) for i, probe in enumerate(probes)]
 
     def score(self, trained: Sequence[TrainedProbe], part: str) -> list[Score]:
         """Score trained probes on a part."""
@@ -169,22 +191,29 @@ class Bench:
 
     def estimate(self, probes: Sequence[Probe]) -> Estimate:
         """What training a battery will take on this machine, by its speed at a small matrix product."""
-        n_examples, n_neurons = len(self.splits.train), self.splits.layout.n_neurons
-        widths = [_width(probe, n_neurons) for probe in probes]
-        rows = [max(self.targets[probe.target].n_classes, 1) for probe in probes]
-        n_weights = sum(row * (width + 1) for row, width in zip(rows, widths, strict=True))
+        n_examples = len(self.splits.train)
+        n_weights = sum(self._n_weights(probe, self.targets) for probe in probes)
         steps = self.recipe.epochs * -(-n_examples // self.recipe.batch_size)
         return Estimate(
             n_probes=len(probes),
             n_examples=n_examples,
             n_weights=n_weights,
             n_bytes=battery_bytes(self.features("train"), self.targets, probes),
-            seconds=steps * (n_weights * _seconds_per_weight(self.recipe.batch_size) + OVERHEAD),
+            seconds=steps * (n_weights * seconds_per_weight(self.recipe.batch_size) + OVERHEAD),
         )
 
     @cached_property
     def _held(self) -> dict[str, Features]:
         return {}
+
+    def _room(self, part: str) -> int:
+        """The bytes of activations that a part may hold; as many in each worker, for they decide the windows."""
+        total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
+        return self.max_memory * len(self._examples(part)) // total
+
+    def _n_weights(self, probe: Probe, targets: Mapping[str, Target]) -> int:
+        width = _width(probe, self.splits.layout.n_neurons)
+        return max(targets[probe.target].n_classes, 1) * (width + 1)
 
     def _examples(self, part: str) -> Examples:
         return {"train": self.splits.train, "dev": self.splits.dev, "test": self.splits.test}[part]
@@ -213,8 +242,40 @@ def train_together(batteries: Sequence[tuple[Bench, Sequence[Probe]]]) -> list[l
     assert all(same_examples(first.splits, bench.splits) for bench, _ in batteries[1:]), "examples differ"
     targets = {f"{i} {name}": t for i, (bench, _) in enumerate(batteries) for name, t in bench.targets.items()}
     probes = [replace(p, target=f"{i} {p.target}") for i, (_, own) in enumerate(batteries) for p in own]
-    trained = iter(train_probes(first.features("train"), targets, probes, first.recipe))
+    trained = iter(first.train_for(targets, probes))
     return [[replace(next(trained), probe=probe) for probe in own] for _, own in batteries]
+
+
+def probe_cells(probes: Sequence[Probe], n_weights: Sequence[int]) -> list[list[int]]:
+    """The numbers of the probes that train together: of one seed, and no more than are worth a task of their own."""
+    cells: list[list[int]] = []
+    for seed in sorted({probe.seed for probe in probes}):
+        size = CELL_WEIGHTS
+        for i, probe in enumerate(probes):
+            if probe.seed != seed:
+                continue
+            if size + n_weights[i] > CELL_WEIGHTS:
+                cells.append([])
+                size = 0
+            cells[-1].append(i)
+            size += n_weights[i]
+    return cells
+
+
+_features_here: dict[tuple[object, ...], Features] = {}
+"""What this process, as a worker, has read of the last training part that it was asked for."""
+
+
+def _train_here(
+    examples: Examples, room: int, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: Recipe
+) -> list[TrainedProbe]:
+    """Train probes where the features have to be read from the store first."""
+    store = examples.store
+    key = (store.fingerprint, tuple(store.layers), xxhash.xxh3_64_hexdigest(examples.rows.tobytes()), room)
+    if key not in _features_here:
+        _features_here.clear()
+        _features_here[key] = examples.features(room)
+    return train_probes(_features_here[key], targets, probes, recipe)
 
 
 def accuracy_interval(
@@ -250,12 +311,13 @@ def _width(probe: Probe, n_neurons: int) -> int:
     return len(probe.neurons)
 
 
-def _seconds_per_weight(batch: int) -> float:
+def seconds_per_weight(batch: int, threads: int | None = None) -> float:
     """Of one step: two products (prediction, gradient) of `batch` multiply-adds, and Adam, as long as both again."""
     a, b = np.ones((512, 512), np.float32), np.ones((512, batch), np.float32)
     times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        np.matmul(a, b)
-        times.append(time.perf_counter() - start)
+    with threadpool_limits(threads):
+        for _ in range(5):
+            start = time.perf_counter()
+            np.matmul(a, b)
+            times.append(time.perf_counter() - start)
     return 4 * min(times) / a.size

@@ -21,6 +21,7 @@ from residuum.corpus import Corpus, candidate_pairs, split_indices
 from residuum.errors import CorpusError, DataError, SettingError
 from residuum.maths.features import Features, ShardedFeatures
 from residuum.maths.neuron_ids import NeuronLayout
+from residuum.remote import is_address
 from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def labelled_splits(
     every candidate is an example, with its context, and is right or wrong.
     """
     task = named_task(task)
-    found = _opened(source)
+    found = opened(source)
     reading = {"format": format, "limit": limit}
     if isinstance(found, ActivationStore):
         if dev is not None or test is not None:
@@ -220,7 +221,7 @@ def whole_store(
     **extraction: Any,
 ) -> ActivationStore:
     """One store, for what needs no labels: `source` itself (of several: train), or what a model reads of a corpus."""
-    found = _opened(source)
+    found = opened(source)
     if isinstance(found, Mapping):
         found = found["train"]
     if isinstance(found, ActivationStore):
@@ -251,12 +252,14 @@ def activations_folder(
             yield Path(folder) / "activations"
 
 
-def _opened(
+def opened(
     source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
 ) -> Model | ActivationStore | Mapping[str, ActivationStore] | str:
     """The store or stores in a folder; what is no such folder is a model or its name, and comes back as it is."""
     if not isinstance(source, str | os.PathLike):
         return source
+    if is_address(source):
+        return ActivationStore.open(os.fspath(source))
     folder = Path(source)
     if (folder / "manifest.json").exists():
         return ActivationStore.open(folder)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +19,19 @@ from safetensors import SafetensorError
 
 from residuum.errors import StoreError
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
 TEMPORARY = ".part"
+_held: dict[Path, int] = {}
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; it becomes `path` at the end, on disk, or vanishes if anything failed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    temporary = _temporary(path)
     with clear_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -44,10 +53,14 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; a missing or damaged one is a StoreError that names it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # half a surrogate pair is JSON, but no text that can be written or hashed
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON ({error}); it is damaged or of another kind.") from None
 
 
@@ -60,10 +73,100 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; it becomes `path` at the end, or vanishes if anything failed."""
+    temporary = _temporary(path)
+    with clear_disk_errors(path):
+        shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            remove_folder(path)
+            temporary.rename(path)
+            _sync(path.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, if it is there, at one stroke: half of it is never taken for the whole."""
+    if not folder.exists():
+        return
+    doomed = folder.with_name(f".{folder.name}.old.{os.getpid()}{TEMPORARY}")
+    shutil.rmtree(doomed, ignore_errors=True)
+    with clear_disk_errors(folder):
+        folder.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+@contextmanager
+def files_for(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; its files go to `folder` at the end, each whole, or none if anything failed."""
+    temporary = folder / f".files.{os.getpid()}{TEMPORARY}"
+    with clear_disk_errors(folder):
+        try:
+            temporary.mkdir(parents=True, exist_ok=True)
+            yield temporary
+            for file in sorted(temporary.iterdir()):
+                _sync(file)
+                file.replace(folder / file.name)
+            _sync(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
 def remove_temporaries(folder: Path) -> None:
     """Clear what a killed process left half-written."""
     for leftover in folder.glob(f".*{TEMPORARY}"):
-        leftover.unlink(missing_ok=True)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def private_folder() -> Path:
+    """A folder of this user's own among the temporary ones: nobody else can have put anything there."""
+    folder = Path(tempfile.gettempdir()) / f"residuum-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    with clear_disk_errors(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        facts = folder.lstat()
+    foreign = hasattr(os, "getuid") and (facts.st_uid != os.getuid() or facts.st_mode & 0o077)
+    if folder.is_symlink() or foreign:
+        raise StoreError(f"{folder} belongs to, or is open to, others; set TMPDIR to a folder of your own.")
+    return folder
+
+
+def hold_folder(folder: Path) -> None:
+    """Refuse a folder that another process is writing to; else keep others off it until `release_folder`.
+
+    The system ends the hold with the process, however that ends. Of the processes of one training only the first holds.
+    """
+    place = folder.resolve()
+    if place in _held or fcntl is None or os.environ.get("RANK", "0") != "0":
+        return
+    with clear_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreError(
+            f"Another process is writing to {folder}; wait until it has ended, or choose another folder."
+        ) from None
+    except OSError:  # a file system that has no locks
+        os.close(descriptor)
+        return
+    _held[place] = descriptor
+
+
+def release_folder(folder: Path) -> None:
+    """Let other processes write to a folder again."""
+    descriptor = _held.pop(folder.resolve(), None)
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -91,6 +194,11 @@ def _error_number(error: OSError | SafetensorError) -> int | None:
         return error.errno
     said = re.search(r"os error (\d+)", str(error))
     return int(said[1]) if said else None
+
+
+def _temporary(path: Path) -> Path:
+    # Workers on several machines write to one folder, and their process numbers may be the same.
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{TEMPORARY}")
 
 
 def _sync(path: Path) -> None:

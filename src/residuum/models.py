@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from residuum.errors import ModelError, SettingError
+from residuum.errors import ModelError, ResiduumError, SettingError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -34,6 +34,24 @@ class Reading:
 
     hidden: list[Tensor]  # batch × token × hidden, one per wanted layer
     attention: list[Tensor]  # batch × head × token × token, one per wanted block
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a model was loaded, so that another process can load it, too."""
+
+    name_or_path: str
+    random_init: bool
+    seed: int
+    layers: int | None
+    device: str
+    attention: bool
+    allow_pickle: bool
+    trust_remote_code: bool
+
+    def load(self) -> Model:
+        """Load it again."""
+        return load_model(**asdict(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +73,7 @@ class Model:
     random_init: bool = False
     layer_names: tuple[str, ...] = ()  # the submodules that are the layers, where `from_module` was told
     surgery: str = ""  # what is done to the running network; part of its identity
+    origin: Origin | None = None  # None: it exists in this process only
 
     @property
     def n_layers(self) -> int:
@@ -121,7 +140,9 @@ def load_model(
     if layers is not None:
         model = first_layers(model, layers)
     model.module.to(resolve_device(device))
-    return model
+    place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
+    origin = Origin(place, random_init, seed, layers, device, attention, allow_pickle, trust_remote_code)
+    return replace(model, origin=origin)
 
 
 def from_transformers(
@@ -317,7 +338,6 @@ def fresh_weights(info: dict[str, Any]) -> list[str]:
 @contextmanager
 def clear_loading_errors(name: str) -> Iterator[None]:
     """Say in one line what transformers found wrong with a model's folder or name."""
-    from huggingface_hub.errors import HFValidationError
     from safetensors import SafetensorError
 
     path = Path(name)
@@ -326,9 +346,11 @@ def clear_loading_errors(name: str) -> Iterator[None]:
         raise ModelError(f"{name} does not exist; expected a model folder or a hub name such as 'owner/model'.")
     try:
         yield
+    except ResiduumError:
+        raise
     except SafetensorError as error:
         raise ModelError(f"The weights in {name} are damaged ({error}); copy the model again.") from error
-    except (OSError, ValueError, KeyError, ImportError, HFValidationError) as error:
+    except Exception as error:  # what a damaged config or tokenizer leads to is of every kind, and undocumented
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if path.is_dir() and not list(path.glob("*.safetensors")):
             found = sorted(p.name for p in path.iterdir())[:6]
@@ -500,6 +522,8 @@ def find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None
 def _layer_range(part: str, whole: str) -> list[int]:
     try:
         first, _, last = part.partition("-")
+        if max(len(first), len(last)) > 6:
+            raise ValueError("no model has a million layers")
         return list(range(int(first), int(last or first) + 1))
     except ValueError:
         raise SettingError(

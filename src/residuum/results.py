@@ -9,23 +9,39 @@ import hashlib
 import json
 import shutil
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from residuum.environment import environment
 from residuum.errors import StoreError
-from residuum.files import clear_disk_errors, read_json, remove_temporaries, whole_file, write_json
+from residuum.files import (
+    clear_disk_errors,
+    hold_folder,
+    read_json,
+    release_folder,
+    remove_folder,
+    remove_temporaries,
+    whole_file,
+    write_json,
+)
+from residuum.schemas import conforming, read_yaml
+from residuum.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import plotly.graph_objects as go
 
 VERSION = 1
+_AGAIN = "Run its command again with --fresh."
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +56,24 @@ class Run:
     environment: dict[str, Any] = field(default_factory=environment)
 
 
+class Result(ABC):
+    """What a command returns: a run that shows itself in a notebook, as a table and as figures."""
+
+    run: Run
+
+    @property
+    @abstractmethod
+    def frame(self) -> pd.DataFrame:
+        """The main table, tidy: a row for each thing that was measured."""
+
+    def plot(self, title: str = "", view: str = "") -> go.Figure:
+        """A figure of the report: the first, or the one whose title has `title` in it; `view` is what it can choose."""
+        return _showing().run_figure(self.run, title, view)
+
+    def _repr_html_(self) -> str:
+        return _showing().run_html(self.run, self.frame)
+
+
 def write_run(folder: str | Path, run: Run) -> Path:
     """Write a run's folder; every file is whole or absent, and the folder counts only once it is complete."""
     folder = Path(folder)
@@ -51,51 +85,58 @@ def write_run(folder: str | Path, run: Run) -> Path:
         path.write_text(yaml.safe_dump({"command": run.command, **run.config}, sort_keys=False, allow_unicode=True))
     for name, table in run.tables.items():
         with whole_file(folder / f"{name}.parquet") as path:
-            table.to_parquet(path, index=False)
+            table.to_parquet(path, index=False, engine="pyarrow", write_page_checksum=True)
         with whole_file(folder / f"{name}.csv") as path:
             table.to_csv(path, index=False)
     if run.tensors:
-        from safetensors.numpy import save_file
-
-        with whole_file(folder / "tensors.safetensors") as path:
-            save_file(dict(run.tensors), path)
+        write_tensors(folder / "tensors.safetensors", run.tensors)
     write_json(folder / "environment.json", run.environment)
     record = {"version": VERSION, "command": run.command, "summary": run.summary, "tables": list(run.tables)}
     write_json(folder / "result.json", record)
+    release_folder(folder)
     return folder
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What `result.json` holds."""
+
+    version: int
+    command: str
+    summary: dict[str, Any]
+    tables: list[str]
 
 
 def read_run(folder: str | Path) -> Run:
     """Read a run's folder back."""
-    import pandas as pd
-
     folder = Path(folder)
     if not (folder / "result.json").exists():
         raise StoreError(f"{folder} is not a finished run: it has no result.json. Run its command (again) first.")
-    record = read_json(folder / "result.json")
-    if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise StoreError(
-            f"{folder}/result.json is not of format version {VERSION}; run its command again with --fresh."
-        )
-    config = _read_config(folder)
-    try:
-        tables = {name: pd.read_parquet(folder / f"{_plain(name)}.parquet") for name in record["tables"]}
-    except (OSError, ValueError, KeyError) as error:
-        raise StoreError(f"A table of {folder} cannot be read ({error}); run its command again with --fresh.") from None
+    record = _read_record(folder / "result.json")
+    config = read_yaml(folder / "config.yaml", StoreError, _AGAIN)
+    if config.pop("command", None) != record.command:
+        raise StoreError(f"{folder}/config.yaml is not of the command {record.command!r} of result.json. {_AGAIN}")
+    facts = read_json(folder / "environment.json")
+    if not isinstance(facts, dict):
+        raise StoreError(f"{folder}/environment.json holds no named values. {_AGAIN}")
     return Run(
-        command=record["command"],
+        command=record.command,
         config=config,
-        summary=record["summary"],
-        tables=tables,
+        summary=record.summary,
+        tables={name: _read_table(folder / f"{_plain(name)}.parquet") for name in record.tables},
         tensors=_read_tensors(folder / "tensors.safetensors"),
-        environment=read_json(folder / "environment.json"),
+        environment=facts,
     )
 
 
 def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *, fresh: bool = False) -> Run | None:
-    """The run that is already there, if it is this one; another one is an error, an unfinished one is not there."""
+    """The run that is already there, if it is this one; another one is an error, an unfinished one is not there.
+
+    Where there is none, one begins: until `write_run`, other processes that would write to the folder are refused.
+    """
     folder = Path(folder)
     if fresh or not (folder / "result.json").exists():
+        _begin(folder)
         return None
     run = read_run(folder)
     wanted = yaml.safe_load(yaml.safe_dump(dict(config)))
@@ -105,6 +146,7 @@ def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *,
     if changed:
         found = "; ".join(f"{key} {run.config.get(key)} → {wanted.get(key)}" for key in changed)
         raise StoreError(f"{folder} holds another run ({found[:300]}); choose another folder or pass --fresh.")
+    _tidy(folder)
     return run
 
 
@@ -121,11 +163,11 @@ def scratch(out: str | Path | None, config: Mapping[str, Any], *, fresh: bool = 
     key = hashlib.blake2b(json.dumps(config, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
     folder = Path(out) / f"scratch-{key}"
     if fresh:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
     with clear_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     yield folder
-    shutil.rmtree(folder)
+    remove_folder(folder)
 
 
 def finished_step(folder: Path, name: str, compute: Callable[[], Run]) -> Run:
@@ -137,27 +179,47 @@ def finished_step(folder: Path, name: str, compute: Callable[[], Run]) -> Run:
     return run
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def _begin(folder: Path) -> None:
+    """Keep other processes off the folder of a run that begins; what it held is not a finished run any more."""
+    hold_folder(folder)
+    with clear_disk_errors(folder):
+        (folder / "result.json").unlink(missing_ok=True)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what a run that was killed after its last word did not come to remove."""
+    with suppress(OSError):  # a folder that can only be read is a finished run all the same
+        remove_temporaries(folder)
+        for leftover in folder.glob(f"scratch-{'[0-9a-f]' * 12}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _showing() -> ModuleType:
+    """The report's module for notebooks: it stands above results, and is loaded when a result is looked at."""
+    return import_module("residuum.reports.showing")
+
+
+def _read_record(path: Path) -> _Record:
+    """The record of a run; one of another format version is refused by its number."""
+    raw = read_json(path)
+    version = raw.get("version") if isinstance(raw, dict) else None
+    if version != VERSION:
+        raise StoreError(f"{path} has format version {str(version)[:20]}; this residuum reads {VERSION}. {_AGAIN}")
+    return conforming(raw, _Record, path, StoreError, _AGAIN)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+    import pyarrow as arrow
+
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        config.pop("command")
-        return config
-    except (OSError, yaml.YAMLError, AttributeError, KeyError) as error:
-        raise StoreError(
-            f"{folder}/config.yaml cannot be read ({error}); run its command again with --fresh."
-        ) from None
+        return pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
+    except (OSError, ValueError, KeyError, TypeError, arrow.ArrowException) as error:
+        raise StoreError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}). {_AGAIN}") from None
 
 
 def _read_tensors(path: Path) -> dict[str, np.ndarray]:
-    if not path.exists():
-        return {}
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise StoreError(f"{path} is damaged ({error}); run its command again with --fresh.") from None
+    return read_tensors(path, remedy=_AGAIN) if path.exists() else {}
 
 
 def _plain(name: str) -> str:

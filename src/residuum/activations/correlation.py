@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
+from residuum.engine import Workers, as_engine, cut_into_tasks, reduce_tasks
 from residuum.maths import clustering
 from residuum.maths.clustering import Clustering, Labels, cluster_correlation, moments_correlation
-from residuum.maths.moments import Moments, MomentsAccumulator
+from residuum.maths.moments import Moments, MomentsAccumulator, merge
 
 
 def cluster_neurons(x: ActivationStore | Float[np.ndarray, "word neuron"], threshold: float) -> Labels:
@@ -24,30 +26,58 @@ def cluster_neurons(x: ActivationStore | Float[np.ndarray, "word neuron"], thres
     return clustering.cluster_neurons(x, threshold)
 
 
-def cluster_store(store: ActivationStore, rows: Int[np.ndarray, " row"] | None = None) -> Clustering:
+def cluster_store(
+    store: ActivationStore, rows: Int[np.ndarray, " row"] | None = None, *, workers: Workers = None
+) -> Clustering:
     """The merge tree of all neurons of a store over all of its rows, or some (ascending)."""
-    return cluster_correlation(*moments_correlation(neuron_moments(store, rows)))
+    return cluster_correlation(*moments_correlation(neuron_moments(store, rows, workers=workers)))
 
 
 def neuron_moments(
     store: ActivationStore,
     rows: Int[np.ndarray, " row"] | None = None,
     *,
+    workers: Workers = None,
     advance: Callable[[int], object] = lambda words: None,
 ) -> Moments:
     """The joint second moments of all layers over all rows of a store, or some (ascending).
 
     Memory does not grow with the store: one shard at a time. Products are float32, sums float64: correlations are good
-    to about 1e-6. `advance` is told how many rows were added.
+    to about 1e-6. Tasks are runs of shards, whatever the number of workers. `advance` is told how many rows were added.
     """
-    accumulator = MomentsAccumulator(store.widths, products="float32")
-    stop = 0
+    chosen = _rows_by_shard(store, rows)
+    runs = [chosen[run.start : run.stop] for run in cut_into_tasks([n for _, _, n in chosen])]
+    tasks, alone = [[(run,) for run in runs]], as_engine(workers).alone
+    task = partial(_moments_of_shards, store, advance=advance) if alone else partial(_moments_of_shards, store)
+
+    def finished(run: list[ChosenRows]) -> None:
+        if not alone:  # in this process the shards themselves are told
+            advance(sum(n for _, _, n in run))
+
+    (moments,) = reduce_tasks(task, tasks, merge, workers, finished)
+    return moments
+
+
+ChosenRows = tuple[int, Int[np.ndarray, " _"] | None, int]
+"""A shard, which of its rows are wanted (None: all), and how many these are."""
+
+
+def _rows_by_shard(store: ActivationStore, rows: Int[np.ndarray, " row"] | None) -> list[ChosenRows]:
+    chosen, stop = [], 0
     for index, shard in enumerate(store.manifest.shards):
         start, stop = stop, stop + shard.rows
-        chosen = None if rows is None else rows[slice(*np.searchsorted(rows, [start, stop]))] - start
-        if chosen is not None and not chosen.size:
-            continue
-        layers = [layer if chosen is None else layer[chosen] for layer in store.shard(index)]
-        accumulator.update(layers)
-        advance(len(layers[0]))
+        own = None if rows is None else rows[slice(*np.searchsorted(rows, [start, stop]))] - start
+        n = shard.rows if own is None else len(own)
+        if n:
+            chosen.append((index, own, n))
+    return chosen
+
+
+def _moments_of_shards(
+    store: ActivationStore, shards: list[ChosenRows], advance: Callable[[int], object] = lambda words: None
+) -> Moments:
+    accumulator = MomentsAccumulator(store.widths, products="float32")
+    for index, rows, n in shards:
+        accumulator.update([layer if rows is None else layer[rows] for layer in store.shard(index)])
+        advance(n)
     return accumulator.result()

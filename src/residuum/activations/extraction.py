@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from itertools import cycle
 from pathlib import Path
@@ -12,38 +12,31 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from tqdm import tqdm
 
+from residuum.activations.buffers import Buffers, Room
+from residuum.activations.manifests import DTYPES, UNITS, Manifest, Shard, plan_shards
 from residuum.activations.pooling import (
     POOLINGS,
     POSITIONS,
     Segments,
-    membership,
-    pool,
     sentence_position,
     sentence_segments,
-    word_attention,
     word_segments,
 )
-from residuum.activations.store import (
-    DTYPES,
-    ActivationStore,
-    Manifest,
-    Shard,
-    StoreWriter,
-    plan_shards,
-    words_fingerprint,
-)
+from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint, write_shard
 from residuum.alignment import Aligner, Alignment, Audit
 from residuum.corpus import Corpus, read_corpus
+from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.environment import environment
 from residuum.errors import DataError, ModelError, SettingError
 from residuum.models import Model, load_model, only_first_layers, parse_layers
+from residuum.remote import cache_folder, local_path, send
 
 BUFFER_BYTES = 48 << 20  # activations held before they are written; sentences are sorted by length inside it
 GROUP_SHARDS = 8  # sorted and read together at most, so that a killed run loses little
-UNITS = ("word", "sentence")
 
 
 @dataclass(frozen=True)
@@ -88,22 +81,29 @@ def extract(
     batch_tokens: int = 1024,
     shard_words: int = 4096,
     max_loss: float = 0.0,
+    workers: Workers = None,
     fresh: bool = False,
     progress: bool = True,
 ) -> ActivationStore:
     """Write the activations of every word (or sentence) of a corpus, in corpus order, to the folder `out`.
 
-    Sentences are read in length-sorted batches of at most `batch_tokens` tokens. Run again, a stopped extraction goes
-    on where it was and a finished one is opened. More than the share `max_loss` of words without a representation is
-    an error.
+    `out` may be an address such as s3://bucket/acts, where everything is sent when it is finished here. Sentences are
+    read in length-sorted batches of at most `batch_tokens` tokens. Run again, a stopped extraction goes on where it was
+    and a finished one is opened. More than the share `max_loss` of words without a representation is an error.
+    `workers` (processes, or an `Engine`) load the model themselves and compute with one thread each; any number of them
+    writes the same bytes. Without them this process reads, with all of its threads.
     """
     settings = Settings(pooling, dtype, unit, position, attention, batch_tokens, shard_words)
-    model = model if isinstance(model, Model) else load_model(model, attention=attention)
-    corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-    extraction = Extraction(model, corpus, parse_layers(layers, model.n_layers), settings)
-    writer = StoreWriter(Path(out), extraction.manifest(), extraction.words, fresh=fresh)
-    extraction.run(writer, max_loss=max_loss, progress=progress)
-    return ActivationStore.open(writer.path)
+    extraction = Extraction.of(model, corpus, layers, settings)
+    folder = local_path(out)
+    place = cache_folder("written here", str(out)) if folder is None else folder
+    writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=fresh)
+    extraction.run(writer, as_engine(workers), max_loss=max_loss, progress=progress)
+    store = ActivationStore.open(place)
+    if folder is None:
+        send(place, writer.files, str(out))
+        return replace(store, address=str(out))
+    return store
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,19 @@ class Extraction:
     corpus: Corpus
     layers: list[int]
     settings: Settings
+
+    @classmethod
+    def of(
+        cls,
+        model: Model | str | Path,
+        corpus: Corpus | str | Path,
+        layers: str | int | Sequence[int] = "all",
+        settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
+    ) -> Extraction:
+        """Model and corpus as they are, or from where they lie."""
+        model = model if isinstance(model, Model) else load_model(model, attention=settings.attention)
+        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
+        return cls(model, corpus, parse_layers(layers, model.n_layers), settings)
 
     @cached_property
     def words(self) -> list[dict[str, Any]]:
@@ -159,11 +172,11 @@ class Extraction:
             environment=environment(),
         )
 
-    def run(self, writer: StoreWriter, *, max_loss: float, progress: bool) -> None:
+    def run(self, writer: StoreWriter, engine: Engine, *, max_loss: float, progress: bool) -> None:
         """Read and write every group of shards of which one is missing."""
         shards, missing = writer.manifest.shards, set(writer.missing)
+        groups = [group for group in self.groups(shards) if not missing.isdisjoint(group)]
         audit = reduce(Audit.__add__, (Audit(**s.audit) for s in shards if s.written), Audit())
-        aligner = Aligner(self.model.tokenizer, self.model.window)
         bar = tqdm(
             total=self.corpus.n_words,
             initial=audit.words,
@@ -171,25 +184,53 @@ class Extraction:
             disable=None if progress else True,
             leave=False,
         )
-        with bar, ThreadPoolExecutor(1) as executor, only_first_layers(self.model, max(self.layers)):
+        with bar:
+            read = self._read_here if engine.alone else self._read_by_workers
+            for found in read(writer, engine, groups, bar):
+                audit = sum((found[i] for i in found if i in missing), audit)
+                audit.check(max_loss, self.corpus.n_words)
+
+    def _read_here(
+        self, writer: StoreWriter, engine: Engine, groups: Sequence[Sequence[int]], bar: tqdm
+    ) -> Iterator[dict[int, Audit]]:
+        """Read group after group in this process, one being read while the last one is written."""
+        shards, missing = writer.manifest.shards, set(writer.missing)
+        aligner = Aligner(self.model.tokenizer, self.model.window)
+        with (
+            threadpool_limits(engine.threads),
+            ThreadPoolExecutor(1) as executor,
+            only_first_layers(self.model, max(self.layers)),
+        ):
             pending: Future[None] | None = None
             rooms = cycle((Room(), Room()))  # one is filled while the other is written
-            for group in self._groups(shards):
-                if missing.isdisjoint(group):
-                    continue
-                alignments = self.align(aligner, shards[group[0]].first, shards[group[-1]].stop)
-                audits = self._audits(alignments, shards, group)
-                audit = sum((audits[i] for i in group if i in missing), audit)
-                audit.check(max_loss, self.corpus.n_words)
-                buffers = Buffers.empty(self, alignments, next(rooms))
-                self.fill(alignments, buffers, bar)
+            for group in groups:
+                reading = GroupReading.begin(self, aligner, {index: shards[index] for index in group}, next(rooms))
+                yield reading.audits
+                self.fill(reading.alignments, reading.buffers, bar)
                 if pending is not None:
                     pending.result()
-                pending = executor.submit(self._write, writer, buffers, alignments, audits, missing)
+                pending = executor.submit(self._write, writer, reading, missing)
             if pending is not None:
                 pending.result()
 
-    def _groups(self, shards: Sequence[Shard]) -> Iterator[list[int]]:
+    def _read_by_workers(
+        self, writer: StoreWriter, engine: Engine, groups: Sequence[Sequence[int]], bar: tqdm
+    ) -> Iterator[dict[int, Audit]]:
+        """Let workers read and write the groups, and note what they wrote."""
+        if groups and self.model.origin is None:
+            raise ModelError(
+                f"{self.model.name} exists in this process only, and workers load it themselves; save it to a folder "
+                "and load that, or extract without workers."
+            )
+        from residuum.activations.group_tasks import GroupTask, read_and_write
+
+        tasks = ((GroupTask.of(self, writer, group),) for group in groups)
+        for written in run_tasks(read_and_write, tasks, engine):
+            writer.note(written)
+            bar.update(sum(shard.audit["words"] for shard in written.values()))
+            yield {index: Audit(**shard.audit) for index, shard in written.items()}
+
+    def groups(self, shards: Sequence[Shard]) -> Iterator[list[int]]:
         """Neighbouring shards whose activations fit the buffer together: a function of the plan alone."""
         group, size = [], 0
         for index, shard in enumerate(shards):
@@ -200,6 +241,11 @@ class Extraction:
             group.append(index)
             size += cost
         yield group
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """The bytes of all activations, as float32."""
+        return sum(self._bytes(len(words)) for words in self.corpus.sentences)
 
     def _bytes(self, n_words: int) -> int:
         rows = n_words if self.settings.unit == "word" else 1
@@ -214,19 +260,11 @@ class Extraction:
             return aligner.align_pairs(texts, [self.corpus.pair_text(i) or "" for i in sentences])
         return aligner.align(texts, [self.corpus.spans(i) for i in sentences])
 
-    def _audits(self, alignments: list[Alignment], shards: Sequence[Shard], group: list[int]) -> dict[int, Audit]:
-        first = shards[group[0]].first
-        audits = {}
-        for index in group:
-            shard = shards[index]
-            audits[index] = reduce(
-                Audit.__add__,
-                (
-                    Audit.of(alignments[i - first], self.corpus.sentences[i], self.corpus.ids[i])
-                    for i in range(shard.first, shard.stop)
-                ),
-            )
-        return audits
+    def buffers(self, alignments: list[Alignment], room: Room) -> Buffers:
+        """Where the activations of these sentences will stand."""
+        rows = [len(a.kept) if self.settings.unit == "word" else 1 for a in alignments]
+        widths = {layer: self.model.widths[layer] for layer in self.layers}
+        return Buffers.empty(rows, widths, dict.fromkeys(self.blocks, self.model.n_heads), room)
 
     def fill(self, alignments: list[Alignment], buffers: Buffers, bar: tqdm | None = None) -> None:
         """Run the model over all windows of some sentences, longest first, and fill the buffers."""
@@ -270,31 +308,24 @@ class Extraction:
         batch = {name: tensor.to(device) for name, tensor in batch.items()}
         return self.model.read(batch, self.layers, attention=self.settings.attention)
 
-    def _write(
-        self,
-        writer: StoreWriter,
-        buffers: Buffers,
-        alignments: list[Alignment],
-        audits: dict[int, Audit],
-        missing: set[int],
-    ) -> None:
-        shards = writer.manifest.shards
-        origin = shards[min(audits)].first
-        for index, audit in audits.items():
-            if index not in missing:
+    def _write(self, writer: StoreWriter, reading: GroupReading, missing: set[int]) -> None:
+        for index, shard, tensors in self.finished(reading, missing):
+            writer.note({index: write_shard(writer.path, index, shard, tensors)})
+
+    def finished(
+        self, reading: GroupReading, wanted: Collection[int]
+    ) -> Iterator[tuple[int, Shard, Mapping[str, Tensor]]]:
+        """The wanted shards of a group that was read: number, what the manifest says but for the size, and tensors."""
+        origin, by_word = reading.first, self.settings.unit == "word"
+        for index, shard in reading.shards.items():
+            if index not in wanted:
                 continue
-            first, stop = shards[index].first - origin, shards[index].stop - origin
-            tensors = buffers.tensors(first, stop, getattr(torch, self.settings.dtype))
-            self._check_finite(tensors, first, origin, buffers)
-            writer.write(
-                index,
-                tensors,
-                rows=len(tensors[f"layer-{self.layers[0]}"]),
-                absent=[[origin + s, w] for s in range(first, stop) for w in alignments[s].lost]
-                if self.settings.unit == "word"
-                else [],
-                audit=asdict(audit),
-            )
+            first, stop = shard.first - origin, shard.stop - origin
+            tensors = reading.buffers.tensors(first, stop, getattr(torch, self.settings.dtype))
+            self._check_finite(tensors, first, origin, reading.buffers)
+            lost = [(origin + s, w) for s in range(first, stop) for w in reading.alignments[s].lost]
+            known = {"rows": len(tensors[f"layer-{self.layers[0]}"]), "absent": lost if by_word else []}
+            yield index, replace(shard, audit=asdict(reading.audits[index]), **known), tensors
 
     def _check_finite(self, tensors: dict[str, Tensor], first: int, origin: int, buffers: Buffers) -> None:
         for name, tensor in tensors.items():
@@ -312,83 +343,29 @@ class Extraction:
             )
 
 
-class Room:
-    """Memory that group after group is read into; it is asked of the system once, so it neither grows nor scatters."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
-
-    def take(self, name: str, rows: int, width: int) -> Tensor:
-        """Rows of zeros that last until the next taking of that name."""
-        if name not in self._held or len(self._held[name]) < rows:
-            self._held.pop(name, None)
-            self._held[name] = torch.empty(rows, width)
-        return self._held[name][:rows].zero_()
-
-
 @dataclass(frozen=True, eq=False)
-class Buffers:
-    """The activations of a run of sentences, in corpus order, before they are written."""
+class GroupReading:
+    """Neighbouring shards that are read together: their sentences as the model reads them, and where these stand."""
 
-    layers: list[int]
-    hidden: list[Tensor]  # row × neuron, one per layer
-    blocks: list[int]
-    attention: list[Tensor]  # word pair × head, one per block
-    first_row: np.ndarray  # of each sentence, and the end
-    first_pair: np.ndarray
+    shards: Mapping[int, Shard]  # by number
+    alignments: list[Alignment]
+    audits: dict[int, Audit]
+    buffers: Buffers
+
+    @property
+    def first(self) -> int:
+        """The first sentence."""
+        return min(shard.first for shard in self.shards.values())
 
     @classmethod
-    def empty(cls, extraction: Extraction, alignments: list[Alignment], room: Room) -> Buffers:
-        """Buffers for these sentences."""
-        by_word = extraction.settings.unit == "word"
-        rows = np.array([len(a.kept) if by_word else 1 for a in alignments])
-        pairs = np.square(rows) if extraction.blocks else np.zeros_like(rows)
-        first_row, first_pair = (np.concatenate([[0], np.cumsum(n)]) for n in (rows, pairs))
-        model = extraction.model
-        return cls(
-            layers=extraction.layers,
-            hidden=[room.take(f"layer {n}", int(first_row[-1]), model.widths[n]) for n in extraction.layers],
-            blocks=extraction.blocks,
-            attention=[room.take(f"block {n}", int(first_pair[-1]), model.n_heads) for n in extraction.blocks],
-            first_row=first_row,
-            first_pair=first_pair,
-        )
-
-    def put_hidden(self, hidden: list[Tensor], segments: list[Segments], reduction: str) -> None:
-        """Pool the tokens of a batch and put the rows where they belong."""
-        length, device = hidden[0].shape[1], hidden[0].device
-        tokens = torch.from_numpy(np.concatenate([s.tokens + b * length for b, s in enumerate(segments)]))
-        lengths = torch.from_numpy(np.concatenate([s.lengths for s in segments]))
-        rows = torch.from_numpy(np.concatenate([s.rows for s in segments]))
-        weights = [s.weights for s in segments if s.weights is not None]
-        for buffer, states in zip(self.hidden, hidden, strict=True):
-            pooled = pool(states, tokens.to(device), lengths.to(device), reduction).cpu()
-            if weights:
-                scale = torch.from_numpy(np.concatenate(weights)).float()
-                buffer.index_add_(0, rows, pooled * scale[:, None])
-            else:
-                buffer[rows] = pooled
-
-    def put_attention(self, attention: list[Tensor], alignments: list[Alignment], items: list[tuple[int, int]]) -> None:
-        """Turn a batch's attention into word-by-word attention and put it where it belongs."""
-        ranges = [alignments[s].ranges[v, alignments[s].kept] for s, v in items]
-        table = torch.from_numpy(membership(ranges, attention[0].shape[-1])).to(attention[0].device)
-        for buffer, weights in zip(self.attention, attention, strict=True):
-            words = word_attention(weights, table).permute(0, 2, 3, 1).cpu()  # batch × from × to × head
-            for b, (s, v) in enumerate(items):
-                n = len(ranges[b])
-                rows = np.flatnonzero(alignments[s].choice[alignments[s].kept] == v)
-                target = buffer[self.first_pair[s] : self.first_pair[s + 1]].view(n, n, -1)
-                target[rows] = words[b, rows, :n]
-
-    def tensors(self, first: int, stop: int, dtype: torch.dtype) -> dict[str, Tensor]:
-        """The tensors of a shard: sentences first … stop − 1 of these."""
-        rows = slice(self.first_row[first], self.first_row[stop])
-        pairs = slice(self.first_pair[first], self.first_pair[stop])
-        return {
-            **{f"layer-{layer}": t[rows].to(dtype) for layer, t in zip(self.layers, self.hidden, strict=True)},
-            **{f"attention-{layer}": t[pairs].to(dtype) for layer, t in zip(self.blocks, self.attention, strict=True)},
-        }
+    def begin(cls, extraction: Extraction, aligner: Aligner, shards: Mapping[int, Shard], room: Room) -> GroupReading:
+        """Align the sentences of some shards, with room for their activations."""
+        first, stop = shards[min(shards)].first, shards[max(shards)].stop
+        alignments = extraction.align(aligner, first, stop)
+        corpus = extraction.corpus
+        each = [Audit.of(alignments[i - first], corpus.sentences[i], corpus.ids[i]) for i in range(first, stop)]
+        audits = {i: sum(each[s.first - first : s.stop - first], Audit()) for i, s in shards.items()}
+        return cls(shards, alignments, audits, extraction.buffers(alignments, room))
 
 
 def batches(sizes: Sequence[int], budget: int, pads: bool = True) -> Iterator[list[int]]:

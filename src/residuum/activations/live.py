@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from residuum.activations.extraction import Buffers, Extraction, Room, Settings
+from residuum.activations.buffers import Buffers, Room
+from residuum.activations.extraction import Extraction, Settings
 from residuum.activations.store import Block, words_fingerprint
 from residuum.alignment import Aligner, Alignment, Audit
 from residuum.corpus import Corpus
@@ -96,7 +97,7 @@ class LiveActivations:
             for s, alignment in enumerate(alignments)
         )
         sum(audits, Audit()).check(self.max_loss, corpus.n_words)
-        buffers = Buffers.empty(extraction, alignments, Room())
+        buffers = extraction.buffers(alignments, Room())
         with only_first_layers(extraction.model, max(extraction.layers)):
             extraction.fill(alignments, buffers)
         return alignments, buffers

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from sys import intern
 from typing import Any
@@ -14,67 +14,25 @@ from typing import Any
 import numpy as np
 import xxhash
 from jaxtyping import Float32, Int
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
+from residuum.activations.manifests import REMEDY, Manifest, Shard, read_manifest, shard_path
 from residuum.alignment import Audit
 from residuum.errors import SettingError, StoreError
-from residuum.files import checksum, clear_disk_errors, read_json, remove_temporaries, whole_file, write_json
+from residuum.files import (
+    checksum,
+    clear_disk_errors,
+    hold_folder,
+    private_folder,
+    read_json,
+    release_folder,
+    remove_temporaries,
+    whole_file,
+    write_json,
+)
+from residuum.remote import fetch, fetch_versioned, local_path
 
-FORMAT = "residuum activations"
-VERSION = 1
-DTYPES = ("float32", "float16", "bfloat16")
-
-
-@dataclass(frozen=True)
-class Shard:
-    """What the manifest says of one shard: which sentences, how many rows, and the file's size and checksum."""
-
-    first: int  # sentences first … stop − 1
-    stop: int
-    rows: int = 0
-    absent: list[list[int]] = field(default_factory=list)  # [sentence, word] without a row
-    audit: dict[str, Any] = field(default_factory=dict)
-    bytes: int = 0
-    checksum: str = ""
-
-    @property
-    def written(self) -> bool:
-        """Whether the file was finished."""
-        return bool(self.checksum)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """All that a store says of itself; the shards' file names follow from their number."""
-
-    model: dict[str, Any]  # name, fingerprint, n_layers, …
-    corpus: dict[str, Any]  # name, fingerprint, language, sentences, words
-    settings: dict[str, Any]  # pooling, dtype, unit, …
-    layers: list[int]
-    widths: list[int]
-    n_heads: int  # 0: no attention
-    shards: list[Shard]
-    environment: dict[str, Any] = field(default_factory=dict)
-    format: str = FORMAT
-    version: int = VERSION
-
-    @property
-    def complete(self) -> bool:
-        """Whether every shard was written."""
-        return all(shard.written for shard in self.shards)
-
-    def differences(self, other: Manifest) -> list[str]:
-        """What another run would do differently, in words; empty if it would write the same store."""
-        mine, theirs = (
-            {
-                "model": m.model["fingerprint"],
-                "corpus": m.corpus["words_fingerprint"],
-                "layers": m.layers,
-                **m.settings,
-            }
-            for m in (self, other)
-        )
-        return [f"{key} {mine.get(key)} → {theirs.get(key)}" for key in theirs if mine.get(key) != theirs[key]]
+_SHARD_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +52,15 @@ class ActivationStore:
 
     path: Path
     manifest: Manifest
+    address: str = ""  # where it lies, if not here: `path` is then a copy, whose shards come as they are needed
 
     @classmethod
     def open(cls, path: str | Path) -> ActivationStore:
-        """Open a finished store; what is damaged or unfinished is said."""
-        path = Path(path)
+        """Open a finished store in a folder, or at an address such as s3://bucket/acts; what is damaged is said."""
+        here = local_path(path)
+        if here is None:
+            return cls._fetched(str(path))
+        path = here
         manifest = read_manifest(path)
         if not manifest.complete:
             done = sum(shard.written for shard in manifest.shards)
@@ -106,6 +68,12 @@ class ActivationStore:
                 f"{path} is unfinished ({done} of {len(manifest.shards)} shards); run the same extract command again."
             )
         return cls(path, manifest)
+
+    @classmethod
+    def _fetched(cls, address: str) -> ActivationStore:
+        folder = fetch_versioned(address, "manifest.json")
+        fetch(address, "words.jsonl", folder)
+        return replace(cls.open(folder), address=address)
 
     @property
     def layers(self) -> list[int]:
@@ -160,6 +128,9 @@ class ActivationStore:
     @cached_property
     def _segments(self) -> tuple[list[list[str]], list[list[str]] | None]:
         records = read_words(self.path, self.manifest)
+        expected = self.manifest.shards[-1].stop if self.manifest.shards else 0
+        if len(records) != expected:
+            raise StoreError(f"{self.path} has words of {len(records)} sentences and shards of {expected}. {REMEDY}")
         paired = bool(records) and "pair" in records[0]
         return [record["words"] for record in records], [record["pair"] for record in records] if paired else None
 
@@ -167,10 +138,15 @@ class ActivationStore:
     def row_words(self) -> Int[np.ndarray, "row 2"]:
         """The sentence and word number of every row (word 0 where a row is a sentence)."""
         if self.unit == "sentence":
-            return np.stack([np.arange(self.n_rows), np.zeros(self.n_rows, dtype=np.int64)], axis=1)
-        places = word_places([len(words) for words in self.sentences])
-        absent = {(s, w) for shard in self.manifest.shards for s, w in shard.absent}
-        return places if not absent else places[[place not in absent for place in map(tuple, places.tolist())]]
+            places = np.stack([np.arange(len(self.sentences)), np.zeros(len(self.sentences), dtype=np.int64)], axis=1)
+        else:
+            places = word_places([len(words) for words in self.sentences])
+        absent = {place for shard in self.manifest.shards for place in map(tuple, shard.absent)}
+        if absent:
+            places = places[[place not in absent for place in map(tuple, places.tolist())]]
+        if len(places) != self.n_rows:
+            raise StoreError(f"{self.path} has {len(places):,} words and shards of {self.n_rows:,} rows. {REMEDY}")
+        return places
 
     def array(self, layers: Sequence[int] | None = None) -> Float32[np.ndarray, "word layer hidden"]:
         """All rows of the wanted layers, memory-mapped from a file that is built on first use."""
@@ -233,6 +209,11 @@ class ActivationStore:
             faults.append(str(error))
         return faults
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A store travels to a worker as its place; one that the worker has opened before is not read again."""
+        facts = (tuple(self.layers), tuple(self.widths), self.name)
+        return _store_here, (self.address or str(self.path.absolute()), self.fingerprint, *facts)
+
     def __repr__(self) -> str:
         size = f"{self.n_rows:,} {self.unit}s × {len(self.layers)} layers"
         return f"ActivationStore({str(self.path)!r}, {self.name}, {size})"
@@ -259,11 +240,26 @@ class ActivationStore:
     def _tensors(self, index: int, names: list[str], rows: slice = slice(None)) -> list[np.ndarray]:
         self._check_once(index)
         file = shard_path(self.path, index)
-        if self.manifest.settings["dtype"] == "bfloat16":  # numpy has no such type
-            with safe_open(file, framework="pt") as tensors:
-                return [tensors.get_slice(name)[rows].float().numpy() for name in names]
-        with safe_open(file, framework="numpy") as tensors:
-            return [tensors.get_slice(name)[rows].astype(np.float32, copy=False) for name in names]
+        half = self.manifest.settings["dtype"] == "bfloat16"  # numpy has no such type
+        with _clear_shard_errors(file), safe_open(file, framework="pt" if half else "numpy") as tensors:
+            slices = [tensors.get_slice(name) for name in names]
+            for name, one in zip(names, slices, strict=True):
+                self._check_tensor(index, name, tuple(one.get_shape()), one.get_dtype())
+            if half:
+                return [one[rows].float().numpy() for one in slices]
+            return [one[rows].astype(np.float32, copy=False) for one in slices]
+
+    def _check_tensor(self, index: int, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """A tensor is of the shape and precision that the manifest says, before a value of it is used."""
+        kind, _, layer = name.partition("-")
+        shard = self.manifest.shards[index]
+        if kind == "layer":
+            expected = (shard.rows, self.widths[self.layers.index(int(layer))])
+        else:
+            expected = (int(np.square(self.lengths[shard.first : shard.stop]).sum()), self.n_heads)
+        if shape != expected or dtype != _SHARD_DTYPES[self.manifest.settings["dtype"]]:
+            found = f"{name} of shape {shape} and type {dtype}"
+            raise StoreError(f"{shard_path(self.path, index)} holds {found}; expected {expected}. {REMEDY}")
 
     @cached_property
     def _checked(self) -> set[int]:
@@ -277,6 +273,8 @@ class ActivationStore:
     def _check(self, index: int) -> None:
         """A shard that is cut short or altered is never read as right."""
         file, shard = shard_path(self.path, index), self.manifest.shards[index]
+        if self.address and not file.exists():
+            fetch(self.address, file.name, self.path)
         if not file.exists():
             raise StoreError(f"{file} is missing; run the same extract command with --fresh.")
         size = file.stat().st_size
@@ -302,7 +300,7 @@ class ActivationStore:
 
     def _neuron(self, neuron: str) -> tuple[int, int]:
         layer, _, index = str(neuron).partition(":")
-        if not (layer.isdecimal() and index.isdecimal()):
+        if not (layer.isdecimal() and index.isdecimal() and len(neuron) < 20):
             raise SettingError(f"Neuron {neuron!r} is not of the form layer:index, for example 3:17.")
         self._known([int(layer)])
         width = self.widths[self.layers.index(int(layer))]
@@ -311,17 +309,28 @@ class ActivationStore:
         return int(layer), int(index)
 
     def _cached_array(self, layers: list[int]) -> Path:
-        """The `.npy` that `array` maps, in the store or, where that cannot be written, in the temporary folder."""
+        """The file that `array` maps: in the store or, where that cannot be written, among temporary ones."""
         key = xxhash.xxh3_64_hexdigest(json.dumps([layers, [s.checksum for s in self.manifest.shards]]).encode())
         path = self.path / f"array-{key}.npy"
-        if not path.exists():
-            try:
-                self._build_array(path, layers)
-            except StoreError:
-                path = Path(tempfile.gettempdir()) / f"residuum-{path.name}"
-                if not path.exists():
-                    self._build_array(path, layers)
+        try:
+            self._ensure_array(path, layers)
+        except StoreError:
+            path = private_folder() / path.name
+            self._ensure_array(path, layers)
         return path
+
+    def _ensure_array(self, path: Path, layers: list[int]) -> None:
+        """Build the file, unless it is there with the checksum that was noted when it was built."""
+        note = path.with_suffix(".json")
+        if path not in self._mapped:
+            if not (path.exists() and note.exists() and _noted_checksum(note) == checksum(path)):
+                self._build_array(path, layers)
+                write_json(note, {"checksum": checksum(path)})
+            self._mapped.add(path)
+
+    @cached_property
+    def _mapped(self) -> set[Path]:
+        return set()
 
     def _build_array(self, path: Path, layers: list[int]) -> None:
         shape = (self.n_rows, len(layers), self._common_width(layers))
@@ -335,9 +344,29 @@ class ActivationStore:
             del array
 
 
+@contextmanager
+def _clear_shard_errors(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise StoreError(f"{file} cannot be read ({error}). {REMEDY}") from None
+
+
 def open_store(path: str | Path) -> ActivationStore:
     """Open a finished activation store."""
     return ActivationStore.open(path)
+
+
+@lru_cache(maxsize=16)
+def _store_here(
+    path: str, fingerprint: str, layers: tuple[int, ...], widths: tuple[int, ...], name: str
+) -> ActivationStore:
+    """The store that another process spoke of, with the layers and the name that it has there."""
+    store = ActivationStore.open(path)
+    if store.fingerprint != fingerprint:
+        raise StoreError(f"{path} holds other activations on a worker than where the work was begun; share the folder.")
+    model = {**store.manifest.model, "name": name}
+    return replace(store, manifest=replace(store.manifest, model=model, layers=list(layers), widths=list(widths)))
 
 
 class StoreWriter:
@@ -347,6 +376,7 @@ class StoreWriter:
         self, path: Path, manifest: Manifest, words: Sequence[Mapping[str, Any]], *, fresh: bool = False
     ) -> None:
         self.path = path
+        hold_folder(path)
         with clear_disk_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             remove_temporaries(path)
@@ -356,6 +386,14 @@ class StoreWriter:
         if not (path / "manifest.json").exists():
             _write_words(path, words)
             write_json(path / "manifest.json", asdict(self.manifest))
+        if self.manifest.complete:
+            release_folder(path)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the store's files; the manifest, which makes it one, is the last."""
+        shards = [shard_path(self.path, i).name for i in range(len(self.manifest.shards))]
+        return ["words.jsonl", *shards, "manifest.json"]
 
     @property
     def missing(self) -> list[int]:
@@ -364,14 +402,20 @@ class StoreWriter:
 
     def write(self, index: int, tensors: Mapping[str, Any], **facts: Any) -> None:
         """Write one shard (torch tensors by name), then note it and its facts (rows, absent, audit) in the manifest."""
-        file = shard_path(self.path, index)
-        with whole_file(file) as temporary:
-            _save(tensors, temporary)
-            size, digest = temporary.stat().st_size, checksum(temporary)
+        self.note({index: write_shard(self.path, index, replace(self.manifest.shards[index], **facts), tensors)})
+
+    def note(self, written: Mapping[int, Shard]) -> None:
+        """Enter shards that were written, here or by a worker, in the manifest."""
         shards = list(self.manifest.shards)
-        shards[index] = replace(shards[index], **facts, bytes=size, checksum=digest)
+        for index, shard in written.items():
+            file = shard_path(self.path, index)
+            if not file.exists() or file.stat().st_size != shard.bytes:
+                raise StoreError(f"A worker wrote {file}, but it is not here; choose a folder that all workers share.")
+            shards[index] = shard
         self.manifest = replace(self.manifest, shards=shards)
         write_json(self.path / "manifest.json", asdict(self.manifest))
+        if self.manifest.complete:
+            release_folder(self.path)
 
     def _resume(self, manifest: Manifest) -> Manifest:
         if not (self.path / "manifest.json").exists():
@@ -389,44 +433,18 @@ class StoreWriter:
         return found
 
 
-def shard_path(folder: Path, index: int) -> Path:
-    """Where shard `index` of a store is."""
-    return folder / f"shard-{index:05d}.safetensors"
-
-
-def plan_shards(sentences: Sequence[Sequence[str]], shard_words: int) -> list[Shard]:
-    """Cut a corpus into runs of whole sentences of about `shard_words` words: the same for every model."""
-    shards, first, size = [], 0, 0
-    for i, words in enumerate(sentences):
-        if size and size + len(words) > shard_words:
-            shards.append(Shard(first, i))
-            first, size = i, 0
-        size += len(words)
-    return [*shards, Shard(first, len(sentences))]
-
-
-def read_manifest(path: Path) -> Manifest:
-    """Read and check a store's manifest."""
-    if not path.exists():
-        raise StoreError(f"{path} does not exist; expected an activation store (see `residuum extract`).")
-    if not (path / "manifest.json").exists():
-        raise StoreError(f"{path} is not an activation store: it has no manifest.json.")
-    raw = read_json(path / "manifest.json")
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise StoreError(f"{path}/manifest.json is not a manifest of activations.")
-    if raw.get("version") != VERSION:
-        raise StoreError(
-            f"{path} has format version {raw.get('version')}; this residuum reads version {VERSION}. Extract it again."
-        )
-    try:
-        return Manifest(**{**raw, "shards": [Shard(**shard) for shard in raw["shards"]]})
-    except (TypeError, KeyError) as error:
-        raise StoreError(f"{path}/manifest.json is damaged ({error}).") from None
+def write_shard(folder: Path, index: int, shard: Shard, tensors: Mapping[str, Any]) -> Shard:
+    """Write one shard (torch tensors by name), and give what the manifest shall say of it."""
+    with whole_file(shard_path(folder, index)) as temporary:
+        _save(tensors, temporary)
+        return replace(shard, bytes=temporary.stat().st_size, checksum=checksum(temporary))
 
 
 def _read_record(line: str) -> dict[str, Any]:
     """One sentence; equal words share their memory, which then grows with the vocabulary and not with the text."""
     record = json.loads(line)
+    if not all(isinstance(word, str) for word in record.get("pair", [])):
+        raise TypeError(f"found {str(record['pair'])[:60]!r} for the words of a second segment")
     return {**record, "words": [intern(word) for word in record["words"]]}
 
 
@@ -445,7 +463,7 @@ def read_words(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
         with file.open(encoding="utf-8") as lines:
             records = [_read_record(line) for line in lines]
         intact = words_fingerprint(records) == manifest.corpus["words_fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{file} cannot be read ({error}); extract again with --fresh.") from None
     if not intact:
         raise StoreError(f"{file} has been altered (it differs from the manifest); extract again with --fresh.")
@@ -492,9 +510,18 @@ def _save(tensors: Mapping[str, Any], path: Path) -> None:
 
 def _clear(path: Path) -> None:
     """Remove what a store consists of, and nothing else that a user may keep there."""
-    for pattern in ("manifest.json", "words.jsonl", "shard-*.safetensors", "array-*.npy"):
+    for pattern in ("manifest.json", "words.jsonl", "shard-*.safetensors", "array-*.npy", "array-*.json"):
         for file in path.glob(pattern):
             file.unlink()
+
+
+def _noted_checksum(note: Path) -> str | None:
+    """What was noted; nothing where the note is damaged."""
+    try:
+        found = read_json(note)
+    except StoreError:
+        return None
+    return found.get("checksum") if isinstance(found, dict) else None
 
 
 def _ranges(numbers: Sequence[int]) -> str:

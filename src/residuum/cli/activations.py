@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import column, quiet_libraries
-from residuum.cli.options import CorpusPath, Device, Format, Fresh, Limit, ModelName, Out, Seed, Split
+from residuum.cli.options import (
+    CorpusPath,
+    Device,
+    EngineName,
+    Estimate,
+    Format,
+    Fresh,
+    Limit,
+    ModelName,
+    Out,
+    Processes,
+    Scheduler,
+    Seed,
+    Split,
+)
 
 
 @app.command()
 def extract(
     model: ModelName,
     corpus: CorpusPath,
-    out: Out,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="The folder to write, or an address such as s3://bucket/acts.")
+    ],
     layers: Annotated[str, typer.Option(help="'all', 'last' or numbers such as 0,4-6; 0 is the embeddings.")] = "all",
     pooling: Annotated[
         Literal["last", "first", "mean", "max"], typer.Option(help="A word from its sub-words.")
@@ -33,6 +49,9 @@ def extract(
     shard_words: Annotated[int, typer.Option(help="Words per file.", min=1)] = 4096,
     max_loss: Annotated[float, typer.Option(help="Share of words that may go without a representation.")] = 0.0,
     random_init: Annotated[bool, typer.Option("--random-init", help="The twin with random weights.")] = False,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     text: Annotated[str | None, typer.Option(help="The column of the sentence, in a table.")] = None,
@@ -40,38 +59,43 @@ def extract(
     format: Format = None,
     split: Split = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Write the activations of every word (or sentence) of a corpus."""
+    from residuum.activations.costs import extract_cost
     from residuum.activations.extraction import extract as run
     from residuum.corpus import read_corpus
+    from residuum.engine import opened_engine
     from residuum.models import load_model
 
     quiet_libraries()
     sentences = read_corpus(corpus, format=format, split=split, limit=limit, text=column(text), pair=column(pair))
     network = load_model(model, random_init=random_init, seed=seed, device=device, attention=attention)
-    store = run(
-        network,
-        sentences,
-        out,
-        layers=layers,
-        attention=attention,
-        pooling=pooling,
-        dtype=dtype,
-        unit=unit,
-        position=position,
-        batch_tokens=batch_tokens,
-        shard_words=shard_words,
-        max_loss=max_loss,
-        fresh=fresh,
-    )
+    settings: dict[str, Any] = {
+        "layers": layers,
+        "attention": attention,
+        "pooling": pooling,
+        "dtype": dtype,
+        "unit": unit,
+        "position": position,
+        "batch_tokens": batch_tokens,
+        "shard_words": shard_words,
+    }
+    with opened_engine(engine, workers, scheduler) as where:
+        if estimate:
+            typer.echo(str(extract_cost(network, sentences, workers=where, **settings)))
+            return
+        store = run(network, sentences, out, max_loss=max_loss, workers=where, fresh=fresh, **settings)
     left_out = ", ".join(f"{count:,} {what}" for what, count in sentences.skipped.items() if count)
     typer.echo(f"{sentences.name}: {store.audit}" + (f"; not read: {left_out}" if left_out else "") + ".")
     typer.echo(f"{store.n_rows:,} {store.unit}s × {len(store.layers)} layers of {store.name} are in {out}.")
 
 
 @app.command()
-def verify(store: Annotated[Path, typer.Argument(help="An activation store.", metavar="DIR")]) -> None:
+def verify(
+    store: Annotated[str, typer.Argument(help="An activation store: a folder or an address.", metavar="STORE")],
+) -> None:
     """Read every file of a store again and check it against its manifest."""
     from residuum.activations.store import ActivationStore
 

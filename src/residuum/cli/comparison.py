@@ -13,7 +13,9 @@ from residuum.cli.options import (
     BatchSize,
     Dev,
     Device,
+    EngineName,
     Epochs,
+    Estimate,
     Format,
     Fresh,
     HeldMemory,
@@ -22,6 +24,7 @@ from residuum.cli.options import (
     Limit,
     Norm,
     Out,
+    Scheduler,
     Seed,
     Seeds,
     Split,
@@ -48,17 +51,21 @@ def compare(
     sample: Annotated[int, typer.Option(help="Words for rsa, knn and cka_rbf.", min=4)] = 1000,
     max_memory: Annotated[float | None, typer.Option(help="Gigabytes for sums; less means more passes.")] = None,
     workers: Workers = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
     split: Split = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Measure how alike all layers of some models are, with intervals, and draw it."""
-    from residuum.comparison.comparing import ATTENTION, chosen_measures
+    from residuum.comparison.comparing import ATTENTION, chosen_measures, compare_cost
     from residuum.comparison.comparing import compare as run
     from residuum.corpus import read_corpus
+    from residuum.engine import opened_engine
     from residuum.models import load_model
     from residuum.reports import report
 
@@ -74,22 +81,23 @@ def compare(
             for source in sources
             for twin in twins
         ]
-    options = {name: value for name, value in {"top_k": top_k, "variance": variance}.items() if value is not None}
-    result = run(
-        things,
-        text,
-        measures=measures,
-        out=out,
-        groups=groups,
-        intervals=intervals,
-        null=null,
-        sample=sample,
-        seed=seed,
-        workers=workers,
-        max_memory=None if max_memory is None else int(max_memory * 1e9),
-        fresh=fresh,
+    options: dict[str, Any] = {
+        name: value for name, value in {"top_k": top_k, "variance": variance}.items() if value is not None
+    }
+    settings = {
+        "measures": measures,
+        "groups": groups,
+        "intervals": intervals,
+        "null": null,
+        "sample": sample,
+        "max_memory": None if max_memory is None else int(max_memory * 1e9),
         **options,
-    )
+    }
+    with opened_engine(engine, workers, scheduler) as where:
+        if estimate:
+            typer.echo(str(compare_cost(things, text, workers=where, **settings)))
+            return
+        result = run(things, text, out=out, seed=seed, workers=where, fresh=fresh, **settings)
     for key, value in result.run.summary.items():
         typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
     page = report([out], out / "report.html")
@@ -136,6 +144,8 @@ def diff(
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
     workers: Workers = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
@@ -144,36 +154,38 @@ def diff(
 ) -> None:
     """Show what fine-tuning, pruning or distillation changed: probes, salient neurons, similarity, and a report."""
     from residuum.differences import diff as run
+    from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.reports import report
 
     quiet_libraries()
-    result = run(
-        sources,
-        corpus,
-        names(tasks),
-        measures=measures,
-        groups=groups,
-        thresholds=numbers(thresholds),
-        shares=numbers(shares),
-        delta=delta,
-        penalty=penalty,
-        seeds=seeds,
-        seed=seed,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-        out=out,
-        activations=activations,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
-        device=device,
-        workers=workers,
-        max_memory=int(max_memory * 1e9),
-        fresh=fresh,
-        say=typer.echo,
-        layers=layers,
-    )
+    with opened_engine(engine, workers, scheduler) as where:
+        result = run(
+            sources,
+            corpus,
+            names(tasks),
+            measures=measures,
+            groups=groups,
+            thresholds=numbers(thresholds),
+            shares=numbers(shares),
+            delta=delta,
+            penalty=penalty,
+            seeds=seeds,
+            seed=seed,
+            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            out=out,
+            activations=activations,
+            dev=dev,
+            test=test,
+            format=format,
+            limit=limit,
+            device=device,
+            workers=where,
+            max_memory=int(max_memory * 1e9),
+            fresh=fresh,
+            say=typer.echo,
+            layers=layers,
+        )
     typer.echo(result.text())
     page = report([out], out / "report.html")
     typer.echo(f"The tables are in {out}, the figures in {page}.")

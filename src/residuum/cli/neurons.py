@@ -14,7 +14,9 @@ from residuum.cli.options import (
     CorpusPath,
     Dev,
     Device,
+    EngineName,
     Epochs,
+    Estimate,
     Format,
     Fresh,
     HeldMemory,
@@ -24,6 +26,8 @@ from residuum.cli.options import (
     ModelName,
     Norm,
     Out,
+    Processes,
+    Scheduler,
     Seed,
     Seeds,
     SourceName,
@@ -64,44 +68,73 @@ def rank(
     standardize: Standardize = False,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Find the neurons that a task needs, how few suffice, where they lie and which words they react to."""
+    from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.ranking import rank_neurons as run
+    from residuum.task_costs import rank_cost
 
     quiet_libraries()
-    result = run(
-        source,
-        corpus,
-        task,
-        methods=names(methods),
-        by=by,
-        shares=numbers(shares),
-        delta=delta,
-        penalty=penalty,
-        seeds=seeds,
-        sample=sample,
-        neurons=names(neurons),
-        cards=cards,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-        out=out,
-        activations=activations,
-        max_memory=int(max_memory * 1e9),
-        seed=seed,
-        fresh=fresh,
-        say=typer.echo,
-        layers=layers,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
-        device=device,
-    )
+    with opened_engine(engine, workers, scheduler) as where:
+        if estimate:
+            cost = rank_cost(
+                source,
+                corpus,
+                task,
+                methods=names(methods),
+                shares=numbers(shares),
+                seeds=seeds,
+                penalty=penalty,
+                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+                max_memory=int(max_memory * 1e9),
+                workers=where,
+                layers=layers,
+                dev=dev,
+                test=test,
+                format=format,
+                limit=limit,
+                device=device,
+            )
+            typer.echo(str(cost))
+            return
+        result = run(
+            source,
+            corpus,
+            task,
+            methods=names(methods),
+            by=by,
+            shares=numbers(shares),
+            delta=delta,
+            penalty=penalty,
+            seeds=seeds,
+            sample=sample,
+            neurons=names(neurons),
+            cards=cards,
+            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            out=out,
+            activations=activations,
+            max_memory=int(max_memory * 1e9),
+            seed=seed,
+            workers=where,
+            fresh=fresh,
+            say=typer.echo,
+            layers=layers,
+            dev=dev,
+            test=test,
+            format=format,
+            limit=limit,
+            device=device,
+        )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 

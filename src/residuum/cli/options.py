@@ -17,6 +17,24 @@ Limit = Annotated[int | None, typer.Option(help="Read only the first sentences."
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Seed = Annotated[int, typer.Option(help="Draws everything that is random.")]
 Workers = Annotated[int | None, typer.Option(help="Processes on this machine; all cores by default.", min=1)]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", help="Processes on this machine, with one thread each; else this one, with all threads.", min=1
+    ),
+]
+EngineName = Annotated[
+    Literal["local", "dask"], typer.Option("--engine", help="Where work runs: this machine, or a Dask cluster.")
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="A Dask scheduler, such as tcp://host:8786; without it --engine dask starts a cluster on this machine."
+    ),
+]
+Estimate = Annotated[
+    bool, typer.Option("--estimate", help="Only say what it would take, by a few seconds of each part of the work.")
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
 SourceName = Annotated[
     str,

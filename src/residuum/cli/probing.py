@@ -14,7 +14,9 @@ from residuum.cli.options import (
     CorpusPath,
     Dev,
     Device,
+    EngineName,
     Epochs,
+    Estimate,
     Format,
     Fresh,
     HeldMemory,
@@ -23,6 +25,8 @@ from residuum.cli.options import (
     Limit,
     Norm,
     Out,
+    Processes,
+    Scheduler,
     Seed,
     Seeds,
     SourceName,
@@ -67,45 +71,72 @@ def redundancy(
     standardize: Standardize = False,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
     split: Annotated[str | None, typer.Option(help="Without a task: which part of the corpus is read.")] = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Find which neurons and layers say the same, and the few that a task needs."""
+    from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.redundancies import redundancy as run
+    from residuum.task_costs import redundancy_cost
 
     quiet_libraries()
     parts: dict[str, Any] = {} if task is None else {"dev": dev, "test": test}
-    result = run(
-        source,
-        corpus,
-        task,
-        thresholds=numbers(thresholds),
-        representatives=representatives,
-        keep=keep,
-        focus=focus,
-        pictures=pictures,
-        agreement=numbers(agreement) if agreement else (),
-        seeds=seeds,
-        seed=seed,
-        penalty=penalty,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-        out=out,
-        activations=activations,
-        max_memory=int(max_memory * 1e9),
-        split=split,
-        fresh=fresh,
-        say=typer.echo,
-        layers=layers,
-        format=format,
-        limit=limit,
-        device=device,
-        **parts,
-    )
+    with opened_engine(engine, workers, scheduler) as where:
+        if estimate:
+            cost = redundancy_cost(
+                source,
+                corpus,
+                task,
+                thresholds=numbers(thresholds),
+                seeds=seeds,
+                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+                max_memory=int(max_memory * 1e9),
+                workers=where,
+                split=split,
+                layers=layers,
+                format=format,
+                limit=limit,
+                device=device,
+                **parts,
+            )
+            typer.echo(str(cost))
+            return
+        result = run(
+            source,
+            corpus,
+            task,
+            thresholds=numbers(thresholds),
+            representatives=representatives,
+            keep=keep,
+            focus=focus,
+            pictures=pictures,
+            agreement=numbers(agreement) if agreement else (),
+            seeds=seeds,
+            seed=seed,
+            penalty=penalty,
+            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            out=out,
+            activations=activations,
+            max_memory=int(max_memory * 1e9),
+            split=split,
+            workers=where,
+            fresh=fresh,
+            say=typer.echo,
+            layers=layers,
+            format=format,
+            limit=limit,
+            device=device,
+            **parts,
+        )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
@@ -136,41 +167,70 @@ def probe(
     standardize: Standardize = False,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Measure what each layer knows of a task, with control task, baselines and intervals."""
+    from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.probes import probe as run
+    from residuum.task_costs import probe_cost
 
     quiet_libraries()
-    result = run(
-        source,
-        corpus,
-        task,
-        out=out,
-        seeds=seeds,
-        seed=seed,
-        penalty=penalty,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-        subsets=subsets,
-        random_twin=random_twin,
-        description_length=description_length,
-        keep=keep,
-        activations=activations,
-        max_memory=int(max_memory * 1e9),
-        fresh=fresh,
-        say=typer.echo,
-        layers=layers,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
-        device=device,
-    )
+    with opened_engine(engine, workers, scheduler) as where:
+        if estimate:
+            cost = probe_cost(
+                source,
+                corpus,
+                task,
+                seeds=seeds,
+                penalty=penalty,
+                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+                subsets=subsets,
+                random_twin=random_twin,
+                max_memory=int(max_memory * 1e9),
+                workers=where,
+                layers=layers,
+                dev=dev,
+                test=test,
+                format=format,
+                limit=limit,
+                device=device,
+            )
+            typer.echo(str(cost))
+            return
+        result = run(
+            source,
+            corpus,
+            task,
+            out=out,
+            seeds=seeds,
+            seed=seed,
+            penalty=penalty,
+            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            subsets=subsets,
+            random_twin=random_twin,
+            description_length=description_length,
+            keep=keep,
+            activations=activations,
+            max_memory=int(max_memory * 1e9),
+            workers=where,
+            fresh=fresh,
+            say=typer.echo,
+            layers=layers,
+            dev=dev,
+            test=test,
+            format=format,
+            limit=limit,
+            device=device,
+        )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
@@ -202,6 +262,9 @@ def probe_languages(
     standardize: Standardize = False,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
@@ -209,6 +272,7 @@ def probe_languages(
 ) -> None:
     """Learn a task in one language and test it in others, from ever fewer neurons."""
     from residuum.batteries import parse_penalty
+    from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.probes import probe_languages as run
 
@@ -216,26 +280,28 @@ def probe_languages(
     penalties = parse_penalty(penalty)
     if penalties is None:
         raise typer.BadParameter("across languages the penalties are given; find them with `probe --penalty search`.")
-    result = run(
-        model,
-        corpora,
-        task,
-        source=source,
-        out=out,
-        thresholds=numbers(thresholds),
-        representatives=representatives,
-        subsets=subsets,
-        seeds=seeds,
-        seed=seed,
-        penalty=penalties,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-        layers=layers,
-        limit=limit,
-        activations=activations,
-        max_memory=int(max_memory * 1e9),
-        device=device,
-        fresh=fresh,
-        say=typer.echo,
-    )
+    with opened_engine(engine, workers, scheduler) as where:
+        result = run(
+            model,
+            corpora,
+            task,
+            source=source,
+            out=out,
+            thresholds=numbers(thresholds),
+            representatives=representatives,
+            subsets=subsets,
+            seeds=seeds,
+            seed=seed,
+            penalty=penalties,
+            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            layers=layers,
+            limit=limit,
+            activations=activations,
+            max_memory=int(max_memory * 1e9),
+            device=device,
+            workers=where,
+            fresh=fresh,
+            say=typer.echo,
+        )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")

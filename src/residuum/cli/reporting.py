@@ -17,11 +17,18 @@ def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders that other commands wrote.", metavar="RUN …")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="What stands at the top.")] = None,
+    figures: Annotated[
+        Literal["pdf", "svg", "png"] | None,
+        typer.Option(help="Also write every figure for papers, into a folder beside the file (needs matplotlib)."),
+    ] = None,
 ) -> None:
     """Draw what other commands measured: one HTML page that needs nothing else."""
     from residuum.reports import report as run
+    from residuum.reports.reporting import figures_folder
 
-    typer.echo(f"{run(runs, out, title=title)} is written.")
+    typer.echo(f"{run(runs, out, title=title, figures=figures)} is written.")
+    if figures is not None:
+        typer.echo(f"Its figures are in {figures_folder(out)}.")
 
 
 @app.command()
@@ -29,7 +36,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("demo"),
     fresh: Fresh = False,
 ) -> None:
-    """Run the main job on what ships with the package, and write one report."""
+    """Run all five studies on what ships with the package (minutes on two cores), and write one report."""
     from residuum.studies.demo import demo as run
 
     quiet_libraries()

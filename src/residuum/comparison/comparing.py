@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from residuum.activations.store import ActivationStore, check_same_words
+from residuum.comparison.costs import comparison_cost
 from residuum.comparison.estimates import (
     Estimate,
     Plan,
@@ -21,10 +22,12 @@ from residuum.comparison.estimates import (
 from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences
 from residuum.comparison.tables import curve_table, layer_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
-from residuum.engine import worker_count
+from residuum.costs import Cost
+from residuum.engine import Engine, Workers, as_engine, worker_count
 from residuum.errors import SettingError
 from residuum.maths.similarity import MEASURES, check_options
-from residuum.results import Run, finished_run, scratch, write_run
+from residuum.remote import is_address
+from residuum.results import Result, Run, finished_run, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
@@ -37,7 +40,7 @@ SETS = {"paper": PAPER, "attention": ATTENTION, "all": tuple(MEASURES)}
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Result):
     """What `compare` measured. `frame` is tidy: one row for each measure and ordered pair of layers."""
 
     run: Run
@@ -68,10 +71,6 @@ class Comparison:
         )
         return square.rename_axis(index=["model", "layer"], columns=["model", "layer"])
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Comparison</b><ul>{lines}</ul>{self.frame.head(8).to_html(index=False)}"
-
 
 def compare(
     sources: Sequence[ActivationStore | Model | str | Path],
@@ -84,7 +83,7 @@ def compare(
     null: bool = False,
     sample: int = 1000,
     seed: int = 0,
-    workers: int | None = None,
+    workers: Workers = None,
     max_memory: int | None = None,
     fresh: bool = False,
     progress: bool = True,
@@ -94,13 +93,11 @@ def compare(
 
     `sources` are activation stores (or their folders), or models (or their names), which then read `corpus`
     themselves without storing anything. Intervals are 95 % jackknife intervals over `groups` groups of sentences;
-    `null` adds each value's counterpart under permuted words. `max_memory` (bytes) trades memory for passes over the
-    words. `options` are those of the measures (`top_k`, `variance`, …).
+    `null` adds each value's counterpart under permuted words. `workers` are processes of this machine (all cores by
+    default), or an `Engine`. `max_memory` (bytes) trades memory for passes over the words. `options` are those of the
+    measures (`top_k`, `variance`, …).
     """
-    chosen = chosen_measures(measures)
-    activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
-    chosen, left_out = _possible_measures(chosen, measures, activations)
-    check_options(chosen, options)
+    activations, chosen, left_out = _checked(sources, corpus, measures, options)
     config = {
         "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         "measures": chosen,
@@ -123,14 +120,59 @@ def compare(
             null=null,
             sample=sample,
             seed=seed,
-            workers=worker_count(workers),
+            engine=as_engine(workers, Engine(worker_count(None))),
             max_memory=max_memory,
-            scratch=folder,
+            scratch=folder.absolute(),  # workers may be at home elsewhere
         )
         run = _measure(plan, config, left_out, progress)
     if out is not None:
         write_run(out, run)
     return Comparison(run)
+
+
+def compare_cost(
+    sources: Sequence[ActivationStore | Model | str | Path],
+    corpus: Corpus | str | Path | None = None,
+    *,
+    measures: str | Sequence[str] = PAPER,
+    groups: int = 10,
+    intervals: bool = True,
+    null: bool = False,
+    sample: int = 1000,
+    workers: Workers = None,
+    max_memory: int | None = None,
+    **options: Any,
+) -> Cost:
+    """What `compare` would take with the same settings; nothing is written, and little is read."""
+    activations, chosen, _ = _checked(sources, corpus, measures, options)
+    plan = Plan(
+        sources=list(activations),
+        groups=cut_into_groups(rows_of_sentences(activations[0]), groups),
+        measures=chosen,
+        options=options,
+        intervals=intervals,
+        null=null,
+        sample=sample,
+        seed=0,
+        engine=as_engine(workers, Engine(worker_count(None))),
+        max_memory=max_memory,
+        scratch=Path(),
+    )
+    return comparison_cost(plan)
+
+
+def _checked(
+    sources: Sequence[ActivationStore | Model | str | Path],
+    corpus: Corpus | str | Path | None,
+    measures: str | Sequence[str],
+    options: dict[str, Any],
+) -> tuple[list[Activations], list[str], str]:
+    """The activations over the same words, the measures that they allow, and what is left out."""
+    chosen = chosen_measures(measures)
+    activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
+    chosen, left_out = _possible_measures(chosen, measures, activations)
+    check_options(chosen, options)
+    return activations, chosen, left_out
 
 
 def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) -> Run:
@@ -196,7 +238,7 @@ def _as_activations(
 ) -> Activations:
     if isinstance(source, ActivationStore):
         return source
-    if isinstance(source, str | Path) and (Path(source) / "manifest.json").exists():
+    if isinstance(source, str | Path) and (is_address(source) or (Path(source) / "manifest.json").exists()):
         return ActivationStore.open(source)
     if corpus is None:
         raise SettingError(f"{source} is a model, not an activation store; give the corpus that it shall read.")

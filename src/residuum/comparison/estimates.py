@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,24 @@ from residuum.comparison.passes import (
     group_attention,
     group_moments,
     group_null,
+    group_parts,
     group_side,
+    merge_attention,
+    merge_sides,
     rows_of_sentences,
     sample_rows,
 )
-from residuum.engine import run_tasks
+from residuum.engine import Engine, reduce_tasks, run_tasks, tree_height
 from residuum.errors import SettingError
-from residuum.files import whole_file
 from residuum.maths import attention, contexts
 from residuum.maths.attention import HEAD_MEASURES
 from residuum.maths.contexts import ContextSums
 from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, merge, subtract
 from residuum.maths.similarity import MEASURES, array_similarity_matrix, similarity_matrices
+from residuum.tensor_files import read_tensors, write_tensors
+
+_AGAIN = "Run the same comparison with --fresh."
 
 Progress = Callable[[int], object]
 
@@ -57,7 +62,7 @@ class Plan:
     null: bool
     sample: int
     seed: int
-    workers: int
+    engine: Engine
     max_memory: int | None
     scratch: Path
 
@@ -67,11 +72,17 @@ class Plan:
         return [width for source in self.sources for width in source.widths]
 
     @property
-    def readers(self) -> int:
-        """How many processes may read: a model in memory is read by this one alone."""
+    def readers(self) -> Engine:
+        """Who may read: a model in memory is read by this process alone."""
         from residuum.activations.store import ActivationStore
 
-        return self.workers if all(isinstance(s, ActivationStore) for s in self.sources) else 1
+        return self.engine if all(isinstance(s, ActivationStore) for s in self.sources) else Engine()
+
+    @cached_property
+    def parts(self) -> list[list[Group]]:
+        """The tasks that each group is cut into."""
+        rows = rows_of_sentences(self.sources[0])
+        return [group_parts(rows, group) for group in self.groups]
 
     def of(self, source: str) -> list[str]:
         """The measures that are made from moments, arrays, attention or attention moments."""
@@ -86,10 +97,11 @@ class Plan:
         """The pairs of layers of each pass over the words: as few passes as the memory allows."""
         if self.max_memory is None:
             return plan_passes(self.widths, scatter_bytes(self.widths))
-        buffers = self.readers * 8 * CHUNK * sum(self.widths)
-        # The total and one group beside it; each reader has an accumulator, and a process also its result, twice: as
-        # it leaves there and as it waits here.
-        copies = 2 + self.readers * (1 if self.readers == 1 else 3)
+        readers = self.readers.workers  # of a cluster each worker has this room to itself
+        buffers = readers * 8 * CHUNK * sum(self.widths)
+        # The total and one group beside it, and what is still being merged of that; each reader has an accumulator,
+        # and a process also its result, twice: as it leaves there and as it waits here.
+        copies = 2 + tree_height(max(map(len, self.parts))) + readers * (1 if readers == 1 else 3)
         room = (self.max_memory - buffers) // copies
         if room <= 0:
             raise SettingError(
@@ -136,12 +148,10 @@ def array_estimates(plan: Plan, sample: list[np.ndarray], sizes: list[int]) -> d
 def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate], int]:
     """The measures of attention, and the number of rows of attention that are uniform."""
     measures = [*plan.of("attention"), *plan.of("attention moments")]
-    tasks = ((plan.sources, group, measures) for group in plan.groups)
-    parts = []
-    for part, group in zip(run_tasks(group_attention, tasks, plan.readers), plan.groups, strict=True):
-        parts.append(part)
-        progress(group.words)
-    total = reduce(_merge_attention, parts)
+    tasks = [[(plan.sources, part, measures) for part in parts] for parts in plan.parts]
+    finished = partial(_tell, progress)
+    parts = list(reduce_tasks(group_attention, tasks, merge_attention, plan.readers, finished))
+    total = reduce(merge_attention, parts)
     without = [_subtract_attention(total, part) for part in parts] if plan.intervals and len(parts) > 1 else []
     results = [_attention_matrices(plan, one) for one in (total, *without)]
     estimates = {
@@ -160,18 +170,22 @@ def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, list[np.
         if plan.of("arrays")
         else np.zeros(0, dtype=np.int64)
     )
-    tasks = ((plan.sources, group, types, sample) for group in plan.groups)
+    tasks = [[(plan.sources, part, types, sample) for part in parts] for parts in plan.parts]
     total, samples, files = None, [], []
-    for side, group in zip(run_tasks(group_side, tasks, plan.readers), plan.groups, strict=True):
+    sides = reduce_tasks(group_side, tasks, merge_sides, plan.readers, partial(_tell, progress))
+    for side, group in zip(sides, plan.groups, strict=True):
         samples.append(side.sample)
         if side.contexts is not None:
             total = side.contexts if total is None else contexts.merge(total, side.contexts)
             if plan.intervals:
                 files.append(plan.scratch / f"contexts-{group.number}.safetensors")
                 _save_contexts(side.contexts, files[-1])
-        progress(group.words)
     joined = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
     return _context_estimate(total, files), joined, [len(sample[0]) for sample in samples]
+
+
+def _tell(progress: Progress, sources: object, part: Group, *_: object) -> None:
+    progress(part.words)
 
 
 def _accumulate(
@@ -187,7 +201,8 @@ def _accumulate(
     """
     files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups} if folder else {}
     missing = [g for g in plan.groups if not (files and files[g.number].exists())]
-    computed = run_tasks(task, ((group, pairs) for group in missing), plan.readers)
+    tasks = [[(part, pairs) for part in plan.parts[group.number]] for group in missing]
+    computed = reduce_tasks(task, tasks, merge, plan.readers)
     total: Moments | None = None
     for group in plan.groups:
         if group in missing:
@@ -210,7 +225,7 @@ def _evaluate_all(plan: Plan, total: Moments, folder: Path, measures: list[str])
     save_moments(total, folder / "total.safetensors")
     files = [None, *(folder / f"group-{group.number}.safetensors" for group in plan.groups)]
     tasks = [(folder / "total.safetensors", file, measures, options) for file in files]
-    return list(run_tasks(_evaluate, tasks, plan.workers))
+    return list(run_tasks(_evaluate, tasks, plan.engine))
 
 
 def _evaluate(total: Moments | Path, without: Path | None, measures: list[str], options: dict[str, Any]) -> Any:
@@ -266,16 +281,11 @@ def _context_estimate(total: ContextSums | None, files: list[Path]) -> Estimate 
 
 
 def _save_contexts(sums: ContextSums, path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    with whole_file(path) as temporary:
-        save_file({"counts": sums.counts, "sums": sums.sums, "squares": sums.squares}, temporary)
+    write_tensors(path, {"counts": sums.counts, "sums": sums.sums, "squares": sums.squares})
 
 
 def _load_contexts(widths: tuple[int, ...], path: Path) -> ContextSums:
-    from safetensors.numpy import load_file
-
-    return ContextSums(widths, **load_file(path))
+    return ContextSums(widths, **read_tensors(path, remedy=_AGAIN))
 
 
 def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray]:
@@ -284,10 +294,6 @@ def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray
     if measures:
         matrices |= similarity_matrices(part.moments, measures, **plan.options_for(measures))
     return matrices
-
-
-def _merge_attention(a: AttentionPass, b: AttentionPass) -> AttentionPass:
-    return AttentionPass(attention.merge(a.heads, b.heads), merge(a.moments, b.moments))
 
 
 def _subtract_attention(total: AttentionPass, part: AttentionPass) -> AttentionPass:
@@ -300,14 +306,9 @@ def _stack(matrices: list[np.ndarray], n: int) -> Float[np.ndarray, "group layer
 
 def save_moments(moments: Moments, path: Path) -> None:
     """Write moments to a file that is whole or absent."""
-    from safetensors.numpy import save_file
-
-    with whole_file(path) as temporary:
-        save_file({name: np.asarray(array, order="C") for name, array in moments.to_arrays().items()}, temporary)
+    write_tensors(path, moments.to_arrays())
 
 
 def load_moments(path: Path) -> Moments:
     """Read what `save_moments` wrote."""
-    from safetensors.numpy import load_file
-
-    return Moments.from_arrays(load_file(path))
+    return Moments.from_arrays(read_tensors(path, remedy=_AGAIN))

@@ -16,11 +16,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import Block, word_places
+from residuum.engine import cut_into_tasks
 from residuum.errors import DataError
 from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
+from residuum.maths.attention import merge as merge_heads
 from residuum.maths.contexts import ContextAccumulator, ContextSums
+from residuum.maths.contexts import merge as merge_contexts
 from residuum.maths.layer_blocks import Pair
-from residuum.maths.moments import Moments, MomentsAccumulator
+from residuum.maths.moments import Moments, MomentsAccumulator, merge
 
 PIECE_WORDS = 512  # read at once
 WORD_TYPES = 500  # whose contexts are compared: the most frequent ones
@@ -81,6 +84,7 @@ class Group:
     first: int
     stop: int
     words: int
+    part: int = 0  # where a group is cut into tasks
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +115,22 @@ def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[Group]:
     return [Group(i, a, b, int(words[b] - words[a])) for i, (a, b) in enumerate(runs)]
 
 
+def group_parts(rows: Sequence[int], group: Group) -> list[Group]:
+    """A group as the tasks that it is worth; they depend on the words alone."""
+    own = rows[group.first : group.stop]
+    runs = enumerate(cut_into_tasks(own))
+    return [
+        replace(
+            group, first=group.first + run.start, stop=group.first + run.stop, words=sum(own[i] for i in run), part=i
+        )
+        for i, run in runs
+    ]
+
+
 def group_moments(sources: Sequence[Activations], group: Group, pairs: list[Pair]) -> Moments:
     """The moments of a group for some pairs of layers of all models side by side."""
     accumulator = MomentsAccumulator(_widths(sources), pairs=pairs)
-    for layers, _ in _pieces(sources, group):
+    for layers, _ in read_pieces(sources, group):
         accumulator.update(layers)
     return accumulator.result()
 
@@ -124,8 +140,8 @@ def group_null(sources: Sequence[Activations], group: Group, pairs: list[Pair], 
     widths = _widths(sources)
     shifted = [(i, len(widths) + j) for i, j in pairs]
     accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted)
-    rng = np.random.default_rng([seed, group.number])
-    for layers, _ in _pieces(sources, group):
+    rng = np.random.default_rng([seed, group.number, group.part])
+    for layers, _ in read_pieces(sources, group):
         order = rng.permutation(len(layers[0]))
         accumulator.update([*layers, *(layer[order] for layer in layers)])
     return accumulator.result()
@@ -137,7 +153,7 @@ def group_side(
     """The contexts of frequent words, and the rows of the sampled words."""
     contexts = ContextAccumulator(len(types), _widths(sources)) if types else None
     sampled = []
-    for layers, places in _pieces(sources, group):
+    for layers, places in read_pieces(sources, group):
         kept = np.isin(_keys(places), sample)
         sampled.append([layer[kept] for layer in layers])
         if contexts is not None:
@@ -164,6 +180,19 @@ def group_attention(sources: Sequence[Activations], group: Group, measures: Sequ
     return AttentionPass(accumulator.result(), moments.result())
 
 
+def merge_sides(a: Side, b: Side) -> Side:
+    """What was collected in two runs of words, the one after the other."""
+    sample = [np.concatenate(rows) for rows in zip(a.sample, b.sample, strict=True)]
+    if a.contexts is None or b.contexts is None:
+        return Side(None, sample)
+    return Side(merge_contexts(a.contexts, b.contexts), sample)
+
+
+def merge_attention(a: AttentionPass, b: AttentionPass) -> AttentionPass:
+    """The sums over two runs of words."""
+    return AttentionPass(merge_heads(a.heads, b.heads), merge(a.moments, b.moments))
+
+
 def rows_of_sentences(source: Activations) -> list[int]:
     """How many rows each sentence has: one a word, or one."""
     return [len(words) if source.unit == "word" else 1 for words in source.sentences]
@@ -184,7 +213,7 @@ def sample_rows(rows: Sequence[int], size: int, seed: int) -> Int[np.ndarray, " 
     return np.sort(np.random.default_rng(seed).choice(keys, size, replace=False))
 
 
-def _pieces(
+def read_pieces(
     sources: Sequence[Activations], group: Group
 ) -> Iterator[tuple[list[Float[np.ndarray, "word neuron"]], Int[np.ndarray, "word 2"]]]:
     """A group's words in all layers of all models, some sentences at a time; words that a model lacks are left out."""

@@ -16,19 +16,20 @@ from residuum.differences.models import NamedSource, ReadModel, named_sources, r
 from residuum.differences.settings import MEASURES, SHARES, Settings
 from residuum.differences.texts import CorpusSource, TaskChoice, Text, read_texts
 from residuum.differences.work import Say, Work
+from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, activations_folder
 from residuum.maths.probing import Recipe
 from residuum.redundancies.settings import THRESHOLDS
 from residuum.redundancies.settings import Settings as ClusterSettings
-from residuum.results import Run, finished_run, scratch, write_run
+from residuum.results import Result, Run, finished_run, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     from residuum.models import Model
 
 
 @dataclass(frozen=True, eq=False)
-class Difference:
+class Difference(Result):
     """What `diff` measured. `frame` has a row for each task, model and layer: its score, the base's, the change."""
 
     run: Run
@@ -99,10 +100,6 @@ class Difference:
             )
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Difference</b><ul>{lines}</ul>{self.frame.to_html(index=False)}"
-
 
 def diff(
     sources: Sequence[Model | ActivationStore | str | os.PathLike[str]] | Mapping[str, Any],
@@ -126,7 +123,7 @@ def diff(
     format: str | None = None,
     limit: int | None = None,
     device: str = "auto",
-    workers: int | None = None,
+    workers: Workers = None,
     max_memory: int = MEMORY,
     fresh: bool = False,
     progress: bool = True,
@@ -161,7 +158,7 @@ def diff(
     options = {"device": device, "fresh": fresh, "progress": progress, **extraction}
     with activations_folder(activations, out) as folder:
         attention = bool(set(chosen) & set(ATTENTION))
-        models = read_models(named, texts, folder, attention=attention, say=say, **options)
+        models = read_models(named, texts, folder, attention=attention, workers=workers, say=say, **options)
         config = _config(models, texts, settings)
         if out is not None and (run := finished_run(out, "diff", config, fresh=fresh)):
             return Difference(run)

@@ -12,6 +12,7 @@ from residuum.activations.store import ActivationStore
 from residuum.batteries import CONTROL, TASK, Bench, same_examples
 from residuum.differences.settings import Settings
 from residuum.differences.texts import Text
+from residuum.engine import Workers
 from residuum.examples import Splits
 from residuum.maths.probe_scores import ClassScores
 from residuum.maths.rankings import lca_ranking
@@ -40,7 +41,9 @@ AT_ONCE = 9
 Say = Callable[[str], object]
 
 
-def probe_tasks(store: ActivationStore, text: Text, settings: Settings, max_memory: int, say: Say) -> Run:
+def probe_tasks(
+    store: ActivationStore, text: Text, settings: Settings, max_memory: int, workers: Workers, say: Say
+) -> Run:
     """All tasks of a text in one model: its tables have a column `task`, its tensors are named after tasks.
 
     `correct TASK`: layers (and last, all of them together) × test examples, the share of seeds that were right;
@@ -49,7 +52,7 @@ def probe_tasks(store: ActivationStore, text: Text, settings: Settings, max_memo
     tables: dict[str, list[pd.DataFrame]] = {}
     tensors: dict[str, np.ndarray] = {}
     for together in _groups([text.splits(store, task) for task in text.tasks]):
-        for battery in _trained_batteries(together, settings, max_memory, say):
+        for battery in _trained_batteries(together, settings, max_memory, workers, say):
             task = battery.bench.splits.task.name
             say(f"{store.name}, {task}: the neurons that matter.")
             test = battery.on("test")
@@ -75,9 +78,11 @@ def _groups(splits: Iterable[Splits]) -> list[list[Splits]]:
     return groups
 
 
-def _trained_batteries(together: Sequence[Splits], settings: Settings, max_memory: int, say: Say) -> list[Battery]:
+def _trained_batteries(
+    together: Sequence[Splits], settings: Settings, max_memory: int, workers: Workers, say: Say
+) -> list[Battery]:
     """Each layer and all of them, the tasks and their control tasks, every seed: trained in one pass."""
-    first = Bench(together[0], settings.recipe, max_memory, settings.seed)
+    first = Bench(together[0], settings.recipe, max_memory, settings.seed, workers)
     benches = [first, *(first.beside(splits) for splits in together[1:])]
     penalty, seeds = settings.penalties, range(settings.seed, settings.seed + settings.seeds)
     sets = single_layers(first.splits.layout)

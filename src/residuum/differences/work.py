@@ -16,6 +16,7 @@ from residuum.differences.models import ReadModel
 from residuum.differences.probing import probe_tasks
 from residuum.differences.settings import Settings
 from residuum.differences.texts import Text
+from residuum.engine import Workers
 from residuum.redundancies.general import general_redundancy
 from residuum.redundancies.settings import Settings as ClusterSettings
 from residuum.results import Run, finished_step
@@ -32,7 +33,7 @@ class Work:
     settings: Settings
     clusters: ClusterSettings
     steps: Path
-    workers: int | None
+    workers: Workers
     max_memory: int
     progress: bool
     say: Say
@@ -65,7 +66,7 @@ class Work:
             self.say(f"{model.name}: clusters of {sum(store.widths):,} neurons.")
             bar = tqdm(total=store.n_rows, unit=" words", disable=None if self.progress else True, leave=False)
             with bar:
-                run = general_redundancy(store, None, self.clusters, advance=bar.update)
+                run = general_redundancy(store, None, self.clusters, workers=self.workers, advance=bar.update)
             kept = {name: run.tables[name] for name in ("survivors", "thresholds")}
             return Run("diff", {}, run.summary, kept)
 
@@ -76,7 +77,7 @@ class Work:
         return finished_step(
             self.steps,
             f"probes-{number}-{text}",
-            lambda: probe_tasks(store, self.texts[text], self.settings, self.max_memory, self.say),
+            lambda: probe_tasks(store, self.texts[text], self.settings, self.max_memory, self.workers, self.say),
         )
 
     def _task_tables(self, probed: list[list[Run]]) -> dict[str, pd.DataFrame]:

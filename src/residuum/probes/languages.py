@@ -16,6 +16,7 @@ from residuum.activations.correlation import cluster_store
 from residuum.activations.store import ActivationStore
 from residuum.batteries import TASK, Bench
 from residuum.corpus import Corpus
+from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, Splits, activations_folder, examples
 from residuum.maths.clustering import Clustering
@@ -31,7 +32,7 @@ from residuum.probes.language_tables import (
 )
 from residuum.probes.measuring import Battery, NeuronSet, everything, subsets_of_layers, targets_of
 from residuum.probes.parallel import SHARES, ParallelTreebanks, parallel_treebanks
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, labels_of, named_task
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class LanguagePlan:
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageProbing:
+class LanguageProbing(Result):
     """What `probe_languages` measured. `frame` has a row for each model, language and set of neurons."""
 
     run: Run
@@ -104,10 +105,6 @@ class LanguageProbing:
             table = self.wide.set_index("threshold").T.round(3).to_string()
         return "\n".join([table, *(f"{key}: {value}" for key, value in self.run.summary.items())])
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Probing across languages</b><ul>{lines}</ul>{self.wide.to_html(index=False)}"
-
 
 def probe_languages(
     models: Sequence[Model | str | os.PathLike[str]] | Model | str | os.PathLike[str],
@@ -130,6 +127,7 @@ def probe_languages(
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
     device: str = "auto",
+    workers: Workers = None,
     fresh: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> LanguageProbing:
@@ -138,13 +136,14 @@ def probe_languages(
     Probes learn from the training share of `source` (by default the first treebank) and are tested on all sentences of
     every other language, and on the held-out ones. Neurons are clustered on the source's training sentences; the
     representatives of each threshold are the neurons that are kept in every language. Each model reads each treebank
-    once. `families` names the families of languages that the package does not know.
+    once. `families` names the families of languages that the package does not know. `workers` (processes, or an
+    `Engine`) read, add up and train, each holding up to `max_memory` bytes.
     """
     task = named_task(task)
     plan = LanguagePlan(tuple(thresholds), representatives, subsets, seeds, seed, penalty, recipe or Recipe())
     treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
     with activations_folder(activations, out) as folder:
-        stores = _read_all(models, treebanks, task, folder, layers, device, fresh)
+        stores = _read_all(models, treebanks, task, folder, layers, device, workers, fresh)
         config = {
             "task": task.name,
             "source": treebanks.source,
@@ -159,7 +158,7 @@ def probe_languages(
         if out is not None and (run := finished_run(out, "probe-languages", config, fresh=fresh)):
             return LanguageProbing(run)
         splits = {model: _splits(own, treebanks, task) for model, own in stores.items()}
-        work = Work(treebanks, plan, dict(families or {}), max_memory, say or (lambda _: None))
+        work = Work(treebanks, plan, dict(families or {}), max_memory, workers, say or (lambda _: None))
         run = Run("probe-languages", config, *_measured(splits, work))
     if out is not None:
         write_run(out, run)
@@ -173,6 +172,7 @@ def _read_all(
     folder: Path,
     layers: str | int | Sequence[int],
     device: str,
+    workers: Workers,
     fresh: bool,
 ) -> dict[str, dict[str, ActivationStore]]:
     """A store for each model and language; every model is loaded once."""
@@ -186,7 +186,9 @@ def _read_all(
             raise SettingError(f"Two models are called {model.name}; rename a folder, so that their rows can be told.")
         own = folder / re.sub(r"[^\w.-]+", "-", model.name)
         stores[model.name] = {
-            language: extract(model, corpus, own / language, layers=layers, unit=task.unit, fresh=fresh)
+            language: extract(
+                model, corpus, own / language, layers=layers, unit=task.unit, workers=workers, fresh=fresh
+            )
             for language, corpus in treebanks.corpora.items()
         }
     if not stores:
@@ -220,11 +222,12 @@ class Work:
     plan: LanguagePlan
     families: Mapping[str, str]
     max_memory: int
+    workers: Workers
     say: Callable[[str], object]
 
     def bench(self, splits: Splits) -> Bench:
         """A bench that reads its features when they are needed, and loses them when it is dropped."""
-        return Bench(splits, self.plan.recipe, self.max_memory, self.plan.seed)
+        return Bench(splits, self.plan.recipe, self.max_memory, self.plan.seed, self.workers)
 
 
 def _measured(splits: dict[str, dict[str, Splits]], work: Work) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
@@ -247,7 +250,7 @@ def _of_model(model: str, splits: dict[str, Splits], work: Work) -> tuple[pd.Dat
     """One model's scores in all languages, and what clustering left of its neurons."""
     plan, source = work.plan, work.bench(splits[work.treebanks.source])
     train = source.splits.train
-    clustering = cluster_store(train.store, train.rows)
+    clustering = cluster_store(train.store, train.rows, workers=work.workers)
     kept = _kept(clustering, train.layout, plan)
     sets = [*kept, *(subsets_of_layers(train.layout) if plan.subsets else [])]
     battery = Battery(source, sets, targets_of(source), plan.probe_seeds, plan.penalties)

@@ -14,6 +14,7 @@ import pandas as pd
 from residuum.activations.store import ActivationStore
 from residuum.batteries import TASK, Bench, parse_penalty
 from residuum.corpus import Corpus
+from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
 from residuum.maths.description_length import description_lengths
@@ -35,7 +36,7 @@ from residuum.probes.tables import (
     score_table,
     unseen_table,
 )
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Probing:
+class Probing(Result):
     """What `probe` measured. `frame` has a row for each layer, for all layers together, and for subsets of them."""
 
     run: Run
@@ -121,10 +122,6 @@ class Probing:
             raise SettingError(f"This run has no table {name}; it has {', '.join(self.run.tables)}.")
         return self.run.tables[name]
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Probing</b><ul>{lines}</ul>{self.frame.to_html(index=False)}"
-
 
 def probe(
     source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
@@ -142,6 +139,7 @@ def probe(
     keep: float = 0.99,
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
+    workers: Workers = None,
     fresh: bool = False,
     say: Say | None = None,
     **reading: Any,
@@ -152,11 +150,12 @@ def probe(
     `reading`: `layers`, `dev`, `test`, `limit`, `device`, …). A model's activations are kept in `activations`, or in
     `out`. Probes learn from the training part; choices are made on dev; scores are those of test, means over `seeds`.
     `penalty` is (λ1, λ2) or "search"; `keep` is the share of all layers' score that is enough. `random_twin` adds a
-    model with random weights (or its stores), `description_length` Voita and Titov's. `say` is told what is coming.
+    model with random weights (or its stores), `description_length` Voita and Titov's. `workers` (processes, or an
+    `Engine`) read and train, each holding up to `max_memory` bytes. `say` is told what is coming.
     """
     penalties = parse_penalty(penalty) if isinstance(penalty, str) else penalty
     plan = Plan(seeds, seed, penalties, subsets, description_length, keep, recipe or Recipe())
-    reading |= {"seed": seed, "fresh": fresh}
+    reading |= {"seed": seed, "fresh": fresh, "workers": workers}
     with activations_folder(activations, out) as folder:
         splits = labelled_splits(source, data, task, activations=folder, **reading)
         twin = _twin_splits(source, data, task, random_twin, folder, reading)
@@ -167,7 +166,7 @@ def probe(
         }
         if out is not None and (run := finished_run(out, "probe", config, fresh=fresh)):
             return Probing(run)
-        bench = Bench(splits, plan.recipe, max_memory, seed)
+        bench = Bench(splits, plan.recipe, max_memory, seed, workers)
         run = Run("probe", config, *_measured(bench, twin, plan, say or (lambda _: None)))
     if out is not None:
         write_run(out, run)

@@ -31,7 +31,7 @@ from residuum.maths.rankings import lca_ranking
 from residuum.maths.selection import top_and_bottom
 from residuum.models import Model, load_model, parse_layers
 from residuum.ranking.settings import check_shares
-from residuum.results import Run, finished_run, scratch, write_run
+from residuum.results import Result, Run, finished_run, scratch, write_run
 from residuum.tasks import Task, TaskCorpora, labels_of, named_task, read_task
 
 Neurons = Int[np.ndarray, " neuron"]
@@ -40,7 +40,7 @@ ALL = "all layers"
 
 
 @dataclass(frozen=True, eq=False)
-class Ablation:
+class Ablation(Result):
     """What `ablate` measured. `frame` has one row for each set of silenced neurons and each probe."""
 
     run: Run
@@ -63,10 +63,6 @@ class Ablation:
             + ("" if np.isnan(row["retrained"]) else f"  retrained {row['retrained']:.4f}")
             for row in self.frame.to_dict("records")
         )
-
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Ablation</b><ul>{lines}</ul>{self.frame.to_html(index=False)}"
 
 
 def ablate(

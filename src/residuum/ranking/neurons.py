@@ -15,6 +15,7 @@ from jaxtyping import Int
 from residuum.activations.store import ActivationStore
 from residuum.batteries import Bench, parse_penalty
 from residuum.corpus import Corpus
+from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, activations_folder, labelled_splits
 from residuum.maths.neuron_ids import NeuronLayout
@@ -44,7 +45,7 @@ from residuum.ranking.sets import (
     spread_table,
 )
 from residuum.ranking.settings import SHARES, Settings
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
@@ -56,7 +57,7 @@ AGREEMENT_SHARE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronRanking:
+class NeuronRanking(Result):
     """What `rank_neurons` found. `frame` is tidy: every neuron by every method, the most important first."""
 
     run: Run
@@ -121,10 +122,6 @@ class NeuronRanking:
         ]
         return "\n".join([*rows, *(f"{key}: {value}" for key, value in self.run.summary.items())])
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Neuron ranking</b><ul>{lines}</ul>{self.minimal.to_html(index=False)}"
-
 
 def rank_neurons(
     source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
@@ -145,6 +142,7 @@ def rank_neurons(
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
     seed: int = 0,
+    workers: Workers = None,
     fresh: bool = False,
     say: Callable[[str], object] = lambda _: None,
     **reading: Any,
@@ -155,17 +153,19 @@ def rank_neurons(
     `reading` (`layers`, `dev`, `test`, `limit` …). A model's activations are kept in `activations`, or in `out`.
     Rankings come from the training part; the minimal set, within `delta` of the probe of all neurons, is chosen on
     the development part; accuracies are those of the test part. `penalty` is `λ1,λ2` or `search`. `neurons` get
-    cards, or else the first `cards` of the ranking `by`. `say` is told what takes long before it begins.
+    cards, or else the first `cards` of the ranking `by`. `workers` (processes, or an `Engine`) read and train, each
+    holding up to `max_memory` bytes. `say` is told what takes long before it begins.
     """
     settings = Settings(tuple(methods), by, tuple(shares), delta, penalty, seeds, sample, tuple(neurons), cards, seed)
     recipe = recipe or Recipe()
     with activations_folder(activations, out) as folder:
-        splits = labelled_splits(source, data, task, activations=folder, seed=seed, fresh=fresh, **reading)
+        reading |= {"seed": seed, "workers": workers, "fresh": fresh}
+        splits = labelled_splits(source, data, task, activations=folder, **reading)
         wanted = splits.layout.parse(neurons)
         config = {**splits.facts, **settings.facts, "recipe": asdict(recipe)}
         if out is not None and (run := finished_run(out, "rank", config, fresh=fresh)):
             return NeuronRanking(run)
-        run = _ranked(Bench(splits, recipe, max_memory, seed), settings, wanted, config, say)
+        run = _ranked(Bench(splits, recipe, max_memory, seed, workers), settings, wanted, config, say)
     if out is not None:
         write_run(out, run)
     return NeuronRanking(run)

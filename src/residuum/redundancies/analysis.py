@@ -12,11 +12,12 @@ import numpy as np
 from tqdm import tqdm
 
 from residuum.activations.store import ActivationStore
+from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits, whole_store
 from residuum.redundancies.general import Rows, clustering_bytes, general_redundancy, representatives
 from residuum.redundancies.settings import THRESHOLDS, Settings
-from residuum.results import Run, finished_run, finished_step, scratch, write_run
+from residuum.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where probes are trained or models are read
     import pandas as pd
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # torch is loaded only where probes are trained or models are
 
 
 @dataclass(frozen=True, eq=False)
-class Redundancy:
+class Redundancy(Result):
     """What `redundancy` measured. `frame` has one row for each clustering threshold, 0 being all neurons.
 
     Without a task the columns of scores, and the tables `reduction`, `tried` and `selected`, are not there.
@@ -102,10 +103,6 @@ class Redundancy:
             raise SettingError(f"There is no table {table}: no task was given. Run `redundancy` with a task.")
         return self.run.tables[table]
 
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{key}: {value}</li>" for key, value in self.run.summary.items())
-        return f"<b>Redundancy</b><ul>{lines}</ul>{self.frame.to_html(index=False)}"
-
 
 @dataclass(frozen=True)
 class ProbePlan:
@@ -115,16 +112,17 @@ class ProbePlan:
     l2: float
     recipe: Recipe | None
     max_memory: int
+    workers: Workers
 
     @staticmethod
-    def of(penalty: str, recipe: Recipe | None, max_memory: int) -> ProbePlan:
+    def of(penalty: str, recipe: Recipe | None, max_memory: int, workers: Workers) -> ProbePlan:
         """The plan with its penalties checked."""
         from residuum.batteries import parse_penalty
 
         penalties = parse_penalty(penalty)
         if penalties is None:
             raise SettingError("`redundancy` does not search penalties; find them with `probe --penalty search`.")
-        return ProbePlan(*penalties, recipe, max_memory)
+        return ProbePlan(*penalties, recipe, max_memory, workers)
 
 
 def redundancy(
@@ -145,6 +143,7 @@ def redundancy(
     out: str | Path | None = None,
     activations: str | Path | None = None,
     max_memory: int = MEMORY,
+    workers: Workers = None,
     split: str | None = None,
     fresh: bool = False,
     progress: bool = True,
@@ -157,12 +156,13 @@ def redundancy(
     folder `activations` (in `out` by default). Labels (or a task, whose labels the corpus has) add probes: on all
     neurons, each layer, the representatives of the clusters, and the minimal sets that keep the share `keep` of the
     score of all neurons. Clusters are found on the training part. `max_memory` (bytes) bounds the activations that are
-    held at once; `reading` are options of `labelled_splits` (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
+    held at once, by each of the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are
+    options of `labelled_splits` (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
     """
     settings = Settings(tuple(thresholds), representatives, focus, pictures, tuple(agreement), keep, seeds, seed)
-    plan = ProbePlan.of(penalty, recipe, max_memory)
+    plan = ProbePlan.of(penalty, recipe, max_memory, workers)
     with activations_folder(activations, out) as place:
-        options = {**reading, "activations": place, "fresh": fresh, "progress": progress}
+        options = {**reading, "activations": place, "workers": workers, "fresh": fresh, "progress": progress}
         if task is None and (data is None or _is_text(data)):
             store, splits = whole_store(source, data, split=split, **options), None  # pyright: ignore[reportArgumentType]
         else:
@@ -172,7 +172,9 @@ def redundancy(
         if out is not None and (run := finished_run(out, "redundancy", config, fresh=fresh)):
             return Redundancy(run)
         with scratch(out, config, fresh=fresh) as folder:
-            general = finished_step(folder, "general", lambda: _general(store, splits, settings, progress, say))
+            general = finished_step(
+                folder, "general", lambda: _general(store, splits, settings, workers, progress, say)
+            )
             run = Run("redundancy", config, general.summary, general.tables, general.tensors)
             if splits is not None:
                 run = _of_task(run, splits, settings, plan, folder, say)
@@ -202,6 +204,7 @@ def _general(
     store: ActivationStore,
     splits: Splits | None,
     settings: Settings,
+    workers: Workers,
     progress: bool,
     say: Callable[[str], object],
 ) -> Run:
@@ -210,7 +213,7 @@ def _general(
     size = clustering_bytes(n_neurons, store.widths) / 1e9
     say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
     with tqdm(total=n_rows, unit=f" {store.unit}s", disable=None if progress else True, leave=False) as bar:
-        return general_redundancy(store, rows, settings, advance=bar.update)
+        return general_redundancy(store, rows, settings, workers=workers, advance=bar.update)
 
 
 def _training_rows(splits: Splits) -> Rows | None:
@@ -230,7 +233,7 @@ def _of_task(
     from residuum.redundancies.minimal_sets import find_minimal_sets
     from residuum.redundancies.task_probes import Penalty, probe_layers_and_clusters
 
-    bench = Bench(splits, plan.recipe or Recipe(), plan.max_memory, settings.seed)
+    bench = Bench(splits, plan.recipe or Recipe(), plan.max_memory, settings.seed, plan.workers)
     penalty = Penalty(plan.l1, plan.l2)
     probes = finished_step(
         folder, "probes", lambda: probe_layers_and_clusters(bench, run.tables, settings, penalty, say)

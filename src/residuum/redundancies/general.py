@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.store import ActivationStore
+from residuum.engine import Workers
 from residuum.maths.clustering import Clustering, cluster_correlation, moments_correlation, random_members
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.partitions import cluster_windows, dbscan_partition, kmeans_partition, partition_agreement
@@ -27,6 +28,7 @@ def general_redundancy(
     rows: Rows | None,
     settings: Settings,
     *,
+    workers: Workers = None,
     advance: Callable[[int], object] = lambda words: None,
 ) -> Run:
     """All that one pass over a store's rows (all by default) tells of its layers and neurons.
@@ -34,7 +36,7 @@ def general_redundancy(
     The moments give way to the correlation, and that to the tree, so that never all three are held.
     """
     layout = NeuronLayout(tuple(store.widths), tuple(store.layers))
-    moments = neuron_moments(store, rows, advance=advance)
+    moments = neuron_moments(store, rows, workers=workers, advance=advance)
     similarity = _similarity_table(store, similarity_matrix(moments, "cka"))
     scales = Scales.of(moments)
     correlation, constant = moments_correlation(moments)

@@ -1,0 +1,254 @@
+"""What `probe`, `rank` and `redundancy` will take: reading activations, clustering neurons, training probes.
+
+A model is loaded and reads a few words; of stores only words and labels are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from residuum.activations.store import ActivationStore
+from residuum.batteries import CELL_WEIGHTS, OVERHEAD, seconds_per_weight
+from residuum.corpus import Corpus
+from residuum.costs import Cost, Step, clustering_step, moments_step
+from residuum.engine import Engine, Workers, as_engine, cut_into_tasks
+from residuum.examples import MEMORY, Splits, labelled_splits, opened, whole_store
+from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.probing import Recipe
+from residuum.maths.selection import layer_subsets
+from residuum.tasks import Task, TaskCorpora, labels_of, named_task, read_task
+
+if TYPE_CHECKING:
+    from residuum.models import Model
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """What the cost of probes depends on, and what it takes to have their activations."""
+
+    name: str
+    layout: NeuronLayout
+    rows: tuple[int, ...]  # of each shard, or sentence, of the training part
+    n_train: int = 0
+    n_examples: int = 0  # of all parts
+    n_classes: int = 0  # 0 where numbers are predicted
+    control: bool = False  # whether there is a control task beside the task
+    reading: tuple[Step, ...] = ()
+
+
+def probe_cost(
+    source: Any,
+    data: Any,
+    task: str | Task,
+    *,
+    seeds: int = 3,
+    penalty: str = "",
+    recipe: Recipe | None = None,
+    subsets: bool = True,
+    random_twin: bool = False,
+    max_memory: int = MEMORY,
+    workers: Workers = None,
+    **reading: Any,
+) -> Cost:
+    """What `probe` would take with the same settings."""
+    engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
+    training = _Training(found, recipe or Recipe(), max_memory, engine)
+    layout, targets = found.layout, 1 + found.control
+    single = [*layout.widths, layout.n_neurons]
+    more = [len(layout.columns(layers)) for layers in layer_subsets(layout).values()] if subsets else []
+    steps = [training.step("probes", [*single, *more] * targets, seeds)]
+    if penalty == "search":
+        steps.insert(0, training.step("search of penalties", [layout.n_neurons] * 64, 1))
+    if random_twin:
+        steps += [*found.reading, training.step("probes of the twin", single, seeds)]
+    return Cost(found.name, (*found.reading, *steps), engine.width)
+
+
+def rank_cost(
+    source: Any,
+    data: Any,
+    task: str | Task,
+    *,
+    methods: Sequence[str],
+    shares: Sequence[float],
+    seeds: int = 3,
+    penalty: str = "",
+    recipe: Recipe | None = None,
+    max_memory: int = MEMORY,
+    workers: Workers = None,
+    **reading: Any,
+) -> Cost:
+    """What `rank_neurons` would take with the same settings."""
+    engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
+    training = _Training(found, recipe or Recipe(), max_memory, engine)
+    n, targets = found.layout.n_neurons, 1 + found.control
+    sets = [max(1, round(share * n)) for _ in methods for share in shares for _ in ("top", "bottom")]
+    steps = [
+        training.step("probes of all neurons", [n] * targets, seeds),
+        training.step("top and bottom neurons", sets, 1),
+        training.minimal_set(seeds, targets),
+    ]
+    if penalty == "search":
+        steps.insert(0, training.step("search of penalties", [n] * 64, 1))
+    return Cost(found.name, (*found.reading, *steps), engine.width)
+
+
+def redundancy_cost(
+    source: Any,
+    data: Any = None,
+    task: str | Task | None = None,
+    *,
+    thresholds: Sequence[float],
+    seeds: int = 3,
+    recipe: Recipe | None = None,
+    max_memory: int = MEMORY,
+    workers: Workers = None,
+    **reading: Any,
+) -> Cost:
+    """What `redundancy` would take with the same settings; of clusters that are not known yet, the most it can be."""
+    engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
+    layout, targets = found.layout, 1 + found.control
+    n, tasks = layout.n_neurons, len(cut_into_tasks(found.rows))
+    steps = [
+        moments_step("correlation", layout.widths, sum(found.rows), tasks, engine, "float32"),
+        clustering_step(n, 16 * n**2),
+    ]
+    if task is not None:
+        training = _Training(found, recipe or Recipe(), max_memory, engine)
+        sets = [n, *layout.widths, *(max(1, round((1 - t) * n)) for t in thresholds)]
+        steps += [training.step("probes", sets * targets, seeds), training.minimal_set(seeds, targets)]
+    return Cost(found.name, (*found.reading, *steps), engine.width)
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Batteries on the same data, at the speed of this machine."""
+
+    data: LabelledData
+    recipe: Recipe
+    max_memory: int
+    engine: Engine
+
+    def step(self, name: str, widths: Sequence[int], seeds: int) -> Step:
+        """A battery of probes, of so many neurons each, that every seed trains once."""
+        rows = max(self.data.n_classes, 1)
+        n_weights = seeds * sum(rows * (width + 1) for width in widths)
+        batches = self.recipe.epochs * -(-self.data.n_train // self.recipe.batch_size)
+        cells = seeds * -(-n_weights // (seeds * CELL_WEIGHTS))
+        held = min(4 * self.data.n_examples * self.data.layout.n_neurons, self.max_memory)
+        return Step(
+            name,
+            batches * (n_weights * seconds_per_weight(self.recipe.batch_size, self.engine.threads) + OVERHEAD * seeds),
+            1 if self.engine.alone else cells,
+            memory=held + 24 * (n_weights if self.engine.alone else n_weights // cells),
+        )
+
+    def minimal_set(self, seeds: int, targets: int) -> Step:
+        """The search of the fewest neurons: sizes that double up to all of them, and the set that is found."""
+        n = self.data.layout.n_neurons
+        doubling = [n // 2**k for k in range(n.bit_length())]
+        searched = self.step("search of the fewest neurons", doubling, 1)
+        kept = self.step("", [max(1, n // 10)] * targets, seeds)
+        return Step(searched.name, searched.seconds + kept.seconds, searched.tasks, searched.memory)
+
+
+def labelled_data(
+    source: Any,
+    data: Any,
+    task: str | Task | None,
+    *,
+    workers: Workers = None,
+    layers: str | int | Sequence[int] = "all",
+    device: str = "auto",
+    split: str | None = None,
+    seed: int = 0,
+    **reading: Any,
+) -> LabelledData:
+    """The sizes of a task's data, whatever it is given as (see `examples.labelled_splits`)."""
+    found = opened(source)
+    if isinstance(found, ActivationStore | Mapping):
+        if task is None:
+            return _of_store(whole_store(found, layers=layers))
+        return _of_splits(labelled_splits(found, data, task, layers=layers, seed=seed, **reading))
+    from residuum.corpus import read_corpus
+    from residuum.models import load_model
+
+    model = load_model(found, device=device) if isinstance(found, str) else found
+    if task is None:
+        text = data if isinstance(data, Corpus) else read_corpus(data, split=split, **reading)
+        return _of_text(model, text, layers, as_engine(workers))
+    task = named_task(task)
+    corpora = data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)
+    return _of_corpora(model, corpora, task, layers, as_engine(workers))
+
+
+def _of_store(store: ActivationStore) -> LabelledData:
+    layout = NeuronLayout(tuple(store.widths), tuple(store.layers))
+    rows = tuple(shard.rows for shard in store.manifest.shards)
+    return LabelledData(_name(store.name, "", sum(rows), store.unit, layout), layout, rows)
+
+
+def _of_splits(splits: Splits) -> LabelledData:
+    train, store = splits.train, splits.train.store
+    classes = 0 if isinstance(train.labels, np.ndarray) else len(set(train.labels))
+    return LabelledData(
+        _name(store.name, splits.task.name, len(train), store.unit, splits.layout),
+        splits.layout,
+        tuple(shard.rows for shard in store.manifest.shards),
+        n_train=len(train),
+        n_examples=len(train) + len(splits.dev) + len(splits.test),
+        n_classes=classes,
+        control=splits.task.unit == "word" and classes > 0,
+    )
+
+
+def _of_text(model: Model, corpus: Corpus, layers: str | int | Sequence[int], engine: Engine) -> LabelledData:
+    from residuum.activations.costs import extraction_step
+    from residuum.activations.extraction import Extraction
+
+    extraction = Extraction.of(model, corpus, layers)
+    layout = _layout(model, extraction.layers)
+    rows = tuple(len(words) for words in corpus.sentences)
+    name = _name(model.name, "", sum(rows), "word", layout)
+    return LabelledData(name, layout, rows, reading=(extraction_step(extraction, engine),))
+
+
+def _of_corpora(
+    model: Model, corpora: TaskCorpora, task: Task, layers: str | int | Sequence[int], engine: Engine
+) -> LabelledData:
+    from residuum.activations.costs import extraction_step
+    from residuum.activations.extraction import Extraction, Settings
+
+    parts = [corpus for _, corpus in corpora.items()]
+    extractions = [Extraction.of(model, corpus, layers, Settings(unit=task.unit)) for corpus in parts]
+    labels = [_known_labels(corpus, task) for corpus in parts]
+    classes = 0 if task.regression else len(set(labels[0]))
+    layout = _layout(model, extractions[0].layers)
+    return LabelledData(
+        _name(model.name, task.name, len(labels[0]), task.unit, layout),
+        layout,
+        tuple(len(words) if task.unit == "word" else 1 for words in parts[0].sentences),
+        n_train=len(labels[0]),
+        n_examples=sum(map(len, labels)),
+        n_classes=classes,
+        control=task.unit == "word" and classes > 0,
+        reading=tuple(extraction_step(extraction, engine) for extraction in extractions),
+    )
+
+
+def _layout(model: Model, layers: Sequence[int]) -> NeuronLayout:
+    return NeuronLayout(tuple(model.widths[layer] for layer in layers), tuple(layers))
+
+
+def _known_labels(corpus: Corpus, task: Task) -> list[Any]:
+    labels = labels_of(corpus, task)
+    flat = [label for row in labels for label in row] if task.unit == "word" else labels
+    return [label for label in flat if label is not None]
+
+
+def _name(model: str, task: str, n: int, unit: str, layout: NeuronLayout) -> str:
+    return f"{model}{', ' + task if task else ''}: {n:,} {unit}s × {layout.n_neurons:,} neurons"

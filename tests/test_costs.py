@@ -1,0 +1,140 @@
+"""What long work will take: scaled by what it grows with, said in one way, and nothing written."""
+
+from itertools import cycle, islice
+from math import ceil
+
+import pytest
+from typer.testing import CliRunner
+
+from made_stores import HIDDEN, known_data
+from residuum import compare_cost, extract_cost, load_model, probe_cost, rank_cost, redundancy_cost
+from residuum.cli import app
+from residuum.corpus import Corpus
+from residuum.costs import Cost, Step, array_step, clustering_step, duration, evaluation_step, moments_step, size
+from residuum.engine import Engine
+from tiny import TEXT
+
+ONE = Engine(1)
+CORPUS = Corpus("text", [sentence.split() for sentence in islice(cycle(TEXT), 300)])
+DATA = known_data()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return DATA.store(tmp_path_factory.mktemp("costs") / "known")
+
+
+def test_tasks_are_taken_in_turn():
+    step = Step("sums", seconds=12.0, tasks=6)
+    assert [step.lasts(workers) for workers in (1, 2, 4, 6, 100)] == [12.0, 6.0, 4.0, 2.0, 2.0]
+
+
+def test_a_cost_is_the_sum_of_its_steps_and_the_largest_memory():
+    cost = Cost("all", (Step("a", 10.0, 10, memory=5, disk=7), Step("b", 3.0, memory=9, disk=1)), workers=5)
+    assert (cost.seconds, cost.memory, cost.disk) == (5.0, 9, 8)
+
+
+def test_a_cost_reads_as_lines():
+    cost = Cost("bert: 5 words", (Step("extraction", 7200.0, 4, memory=2 * 10**9, disk=3 * 10**12),), workers=2)
+    first, second = str(cost).splitlines()
+    assert first == "bert: 5 words: about 60 min with 2 workers, 2.0 GB in memory, 3.0 TB on disk"
+    assert second.split() == "extraction 60 min 2.0 GB in memory 3.0 TB on disk".split()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.31, "0.3 s"), (12, "12 s"), (119, "119 s"), (121, "2.0 min"), (7200, "2.0 h"), (86_400 * 20, "20 d")],
+)
+def test_durations_are_said_as_one_would(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_sizes_are_said_as_one_would():
+    assert [size(n) for n in (3_100_000, 2.5e9, 1.02e14)] == ["3 MB", "2.5 GB", "102.0 TB"]
+
+
+def test_moments_grow_with_words_and_with_the_square_of_the_layers(monkeypatch):
+    chunk = {1: 2.0, 3: 9.0}  # a = 1 for each layer, b = 1 for each pair: 1 + 1, 3 + 6
+    monkeypatch.setattr("residuum.costs._chunk_seconds", lambda widths, products: chunk[len(widths)])
+    step = moments_step("sums", [64] * 5, words=1024, tasks=3, engine=ONE)
+    assert step.seconds == pytest.approx(2 * (5 + 15))
+    assert step.memory == 15 * 64 * 64 * 8 + 512 * 8 * 320
+
+
+def test_measures_grow_with_replicates():
+    once, often = (evaluation_step([16] * 4, ["cka"], n, ONE) for n in (1, 11))
+    assert often.tasks == 11
+    assert often.seconds > once.seconds > 0
+    assert often.disk == 11 * once.disk
+
+
+def test_clustering_grows_with_the_square_of_the_neurons(monkeypatch):
+    monkeypatch.setattr("residuum.costs._quickest", lambda work, times=3: 1.0)
+    assert clustering_step(5000, 7).seconds == pytest.approx(25.0)
+    assert clustering_step(5000, 7).memory == 7
+
+
+def test_a_measure_of_sampled_words_is_one_task():
+    assert array_step("rsa", [8, 8], 50, 3).tasks == 1
+
+
+def test_extraction_counts_words_layers_and_bytes(tiny_folder):
+    model = load_model(tiny_folder("bert"))
+    whole = extract_cost(model, CORPUS, workers=1)
+    half = extract_cost(model, CORPUS, layers=[0, 1], dtype="float16", workers=2)
+    (step,) = whole.steps
+    assert step.disk == 4 * CORPUS.n_words * 4 * 16
+    assert half.disk == step.disk / 4
+    assert step.seconds > 0
+    assert half.workers == 2
+    assert "words × 4 layers" in str(whole)
+
+
+def test_a_comparison_lists_its_parts(store):
+    cost = compare_cost([store], measures="cka,rsa", groups=4, workers=1)
+    assert [step.name for step in cost.steps] == ["contexts and sample", "moments", "measures", "rsa"]
+    assert cost.steps[2].tasks == 5
+    tight = compare_cost([store], measures="cka", groups=4, workers=1, max_memory=104_000)
+    assert "passes" in tight.steps[1].name
+
+
+def test_probes_count_weights(store, monkeypatch):
+    monkeypatch.setattr("residuum.task_costs.seconds_per_weight", lambda batch, threads: 1.0)
+    monkeypatch.setattr("residuum.task_costs.OVERHEAD", 0.0)
+    words = sum(map(len, DATA.tags))
+    cost = probe_cost(store, DATA.tags, "labels", seeds=2, subsets=False, workers=1)
+    layers = 3 * (HIDDEN + 1) + 3 * HIDDEN + 1  # each of three, and all of them
+    batches = cost.seconds / (2 * 2 * 3 * layers)  # two seeds, two targets, three classes
+    assert batches == pytest.approx(10 * ceil(batches / 10))
+    assert 0.6 * words < batches / 10 * 128 < words + 128
+
+
+def test_every_command_of_a_task_has_its_steps(store):
+    ranked = rank_cost(store, DATA.tags, "labels", methods=["lca"], shares=[0.1], penalty="search")
+    assert [step.name for step in ranked.steps] == [
+        "search of penalties",
+        "probes of all neurons",
+        "top and bottom neurons",
+        "search of the fewest neurons",
+    ]
+    general = redundancy_cost(store, thresholds=[0.3])
+    assert [step.name for step in general.steps] == ["correlation", "clustering"]
+    task = redundancy_cost(store, DATA.tags, "labels", thresholds=[0.3])
+    assert [step.name for step in task.steps][2:] == ["probes", "search of the fewest neurons"]
+
+
+def test_a_model_is_read_first(tiny_folder):
+    model = load_model(tiny_folder("bert"))
+    cost = redundancy_cost(model, CORPUS, thresholds=[0.3])
+    assert [step.name for step in cost.steps] == ["extraction", "correlation", "clustering"]
+    tagged = Corpus("text", CORPUS.sentences, labels={"upos": [["A"] * len(words) for words in CORPUS.sentences]})
+    names = [step.name for step in probe_cost(model, tagged, "upos", random_twin=True).steps]
+    assert names == ["extraction"] * 3 + ["probes"] + ["extraction"] * 3 + ["probes of the twin"]
+
+
+def test_the_command_line_says_it_and_writes_nothing(store, tmp_path):
+    out = tmp_path / "run"
+    done = CliRunner().invoke(app, ["compare", str(store.path), "--out", str(out), "--estimate", "--workers", "1"])
+    assert done.exit_code == 0, done.output
+    assert "about" in done.output
+    assert not out.exists()
