@@ -16,7 +16,7 @@ from residuum.errors import SettingError
 from residuum.maths.angular import AngularAccumulator, least_turning_run
 from residuum.maths.moments import MomentsAccumulator
 from residuum.maths.similarity import similarity_matrix
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
@@ -32,7 +32,7 @@ MEASUREMENTS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pruning:
+class Pruning(Result):
     """A smaller model: its folder, the layers that it kept (by their old numbers), and what decided."""
 
     folder: Path

@@ -7,7 +7,6 @@ Layers are numbered as everywhere: 0 is the embeddings, blocks are 1 … L. What
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import xxhash
 from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
-from residuum.files import checksum, clear_disk_errors
+from residuum.files import checksum, files_for
 from residuum.models import (
     check_no_fresh_weights,
     clear_loading_errors,
@@ -175,18 +174,14 @@ def embedding_modules(base: nn.Module) -> list[nn.Module]:
 def save_whole(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
     """Write a model and its tokenizer; what would not be the same when it is read again is not written."""
     folder = Path(folder)
-    with clear_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".model-") as temporary:
-            module.save_pretrained(temporary)
-            tokenizer.save_pretrained(temporary)
-            _check_written(module, temporary)
-            for file in Path(temporary).iterdir():
-                file.replace(folder / file.name)
+    with files_for(folder) as temporary:
+        module.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        _check_written(module, temporary)
     return folder
 
 
-def _check_written(module: PreTrainedModel, folder: str) -> None:
+def _check_written(module: PreTrainedModel, folder: Path) -> None:
     again = type(module).from_pretrained(folder, dtype=torch.float32)
     first, second = _states(module), _states(again)
     if first.shape != second.shape or not torch.allclose(first, second, atol=TOLERANCE):

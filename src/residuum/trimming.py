@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from residuum.corpus.streams import text_lines
 from residuum.errors import SettingError
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.vocabularies import Vocabulary, changed_lines, count_pieces, cut_model, cut_vocabulary
 
 if TYPE_CHECKING:
@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Trimmed:
+class Trimmed(Result):
     """A trimmed model's run: what was kept and what it saved. The model itself is the run's folder."""
 
     run: Run
     folder: Path
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Each kept piece, as `pieces` has them."""
+        return self.run.tables["pieces"]
 
     @property
     def pieces(self) -> pd.DataFrame:

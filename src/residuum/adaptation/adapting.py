@@ -19,7 +19,7 @@ from residuum.adaptation.tables import below_each_other, mean_scores, strategy_a
 from residuum.adaptation.teaching import teacher_answers
 from residuum.adaptation.zero_shot import Work, learn_zero_shot
 from residuum.errors import SettingError
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task
 from residuum.tuning.problems import Problem, problem_of
 
@@ -30,11 +30,16 @@ COMMAND = "adapt"
 
 
 @dataclass(frozen=True, eq=False)
-class Adaptation:
+class Adaptation(Result):
     """What strategies made of the students: how they score in the target languages, and where they are."""
 
     out: Path
     run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The scores over seeds and draws, as `means` has them."""
+        return self.run.tables["means"]
 
     @property
     def scores(self) -> pd.DataFrame:

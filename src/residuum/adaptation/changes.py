@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from residuum.adaptation.adapters import Adapters
 from residuum.adaptation.parts import new_blocks
 from residuum.errors import ModelError, StoreError
-from residuum.files import whole_file
 from residuum.surgery import add_layers, keep_layers, layer_count
+from residuum.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -124,8 +122,7 @@ def save_change(folder: str | Path, change: Change) -> Path:
     """Write a change, whole or not at all."""
     path = Path(folder) / FILE
     tensors = {f"{part}.{name}": t.contiguous() for part in _PARTS for name, t in getattr(change, part).items()}
-    with whole_file(path) as temporary:
-        save_file(tensors, temporary)
+    write_tensors(path, tensors)
     return path
 
 
@@ -134,10 +131,7 @@ def read_change(folder: str | Path) -> Change:
     path = Path(folder) / FILE
     if not path.exists():
         raise StoreError(f"{folder} holds no {FILE}; give the folder of a strategy that `residuum adapt` wrote.")
-    try:
-        tensors = load_file(path)
-    except SafetensorError as error:
-        raise StoreError(f"{path} is damaged ({error}); run `residuum adapt` again with --fresh.") from None
+    tensors = read_tensors(path, "pt", remedy="Run `residuum adapt` again with --fresh.")
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
     for key, tensor in tensors.items():
         part, _, name = key.partition(".")

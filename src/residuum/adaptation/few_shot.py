@@ -93,6 +93,7 @@ def _scored(
     """The scores after k examples, from the folder if they are there."""
     config = {**target.config, "answering": target.student.identity, "k": k, "draw": draw, "seed": seed}
     if (run := finished_run(out, COMMAND, config, fresh=work.fresh)) and (not save or (out / FILE).exists()):
+        discard_checkpoints(out)  # a kill may have come before
         return run.tables["scores"]
     parts = target.parts.scored
     with applied(network, target.change) as there:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from residuum.adaptation.changes import FILE, Applied, Change, read_change, save_change
 from residuum.adaptation.files import transfer_task
@@ -13,6 +13,7 @@ from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student
 from residuum.errors import SettingError, StoreError
 from residuum.files import read_json, write_json
+from residuum.schemas import conforming
 from residuum.surgery import save_whole
 from residuum.tuning.heads import load_with_head
 from residuum.tuning.problems import Problem
@@ -88,23 +89,38 @@ def load_adapted(folder: str | Path, student: str | Path | None = None, *, devic
     `student` is needed only where the folder serves several languages, or where the student has moved.
     """
     folder = Path(folder)
-    record = _record(folder)
-    problem = Problem(transfer_task(record["task"]), record["kind"], tuple(record["classes"]))
+    record = read_record(folder)
+    problem = Problem(transfer_task(record.task), record.kind, tuple(record.classes))
     whole = not (folder / FILE).exists()
-    path = str(folder) if whole else str(student or _only_target(folder, record["targets"]))
-    own = Student(path, problem, None if whole else record["keep"], record["max_length"], device)
+    path = str(folder) if whole else str(student or _only_target(folder, record.targets))
+    own = Student(path, problem, None if whole else record.keep, record.max_length, device)
     network = own.network(seed=0)
     applied = None if whole else Applied(network, read_change(folder))
     return Adapted(network.eval(), own.tokenizer, problem, own, applied)
 
 
-def _record(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Record:
+    """What `adaptation.json` holds."""
+
+    version: int
+    strategy: str
+    task: str
+    kind: Literal["classification", "regression", "tagging", "choice"]
+    classes: list[str]
+    targets: dict[str, str]
+    keep: str | None
+    max_length: int | None
+
+
+def read_record(folder: Path) -> Record:
+    """What a folder says of the strategy and the task that it is of, checked."""
     if not (folder / RECORD).exists():
         raise StoreError(f"{folder} holds no {RECORD}; give the folder of a strategy that `residuum adapt` wrote.")
     record = read_json(folder / RECORD)
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise StoreError(f"{folder / RECORD} is not of format version {VERSION}; run `residuum adapt` again.")
-    return record
+    return conforming(record, Record, folder / RECORD, StoreError, "Run `residuum adapt` again.")
 
 
 def _only_target(folder: Path, targets: Mapping[str, str]) -> str:

@@ -49,6 +49,7 @@ def learn_zero_shot(
     """
     config = {**work.config, "strategy": strategy.name, "students": [s.identity for s in students], "seed": seed}
     if (run := finished_run(out, COMMAND, config, fresh=work.fresh)) and is_saved(out):
+        discard_checkpoints(out)  # a kill may have come before
         return run
     lesson = _lesson(work, students)
     networks = [student.network(seed) for student in students]

@@ -60,7 +60,8 @@ def answer_place(value: object, candidates: Sequence[str], first: int) -> str | 
     text = str(value).strip()
     if text.startswith("-") and text[1:].isdecimal():
         return None  # Hugging Face marks a missing label by a negative number
-    place = int(text) - first if text.isdecimal() else _LETTERS.find(text.upper()) if len(text) == 1 else -1
+    numbered = text.isdecimal() and len(text) < 10
+    place = int(text) - first if numbered else _LETTERS.find(text.upper()) if len(text) == 1 else -1
     if not 0 <= place < len(candidates):
         raise Fault(f"found the answer {value!r}; expected one of {len(candidates)} candidates, counted from {first}")
     return str(place)

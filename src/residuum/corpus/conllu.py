@@ -22,8 +22,8 @@ from residuum.corpus.spans import Span, divided_span, located_spans
 N_COLUMNS = 10
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, _DEPS, MISC = range(N_COLUMNS)
 
-_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
-_EMPTY_NODE = re.compile(r"([0-9]+)\.[1-9][0-9]*")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+_EMPTY_NODE = re.compile(r"([0-9]{1,9})\.[1-9][0-9]*")
 
 
 def read_conllu(path: Path, options: Options) -> Corpus:

@@ -15,6 +15,9 @@ from residuum.errors import CorpusError
 MAX_LINE_BYTES = 10_000_000
 MAX_BLOCK_LINES = 100_000
 SAMPLE_LINES = 200
+LONGEST_SHOWN = 300
+MOST_UNPACKED = 100_000_000
+MOST_GROWTH = 500  # text that says anything shrinks 3 to 20 times
 
 Line = tuple[int, str]
 
@@ -23,6 +26,7 @@ def numbered_lines(path: Path) -> Iterator[Line]:
     """The lines of a file with their numbers from 1, without line ends and byte order mark."""
     number = position = 0
     with open_bytes(path) as stream:
+        limit = _unpacked_limit(path)
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
@@ -31,6 +35,8 @@ def numbered_lines(path: Path) -> Iterator[Line]:
                 )
             text = _decoded(line, path, position)
             position += len(line)
+            if position > limit:
+                raise _too_large(path)
             yield number, text.removesuffix("\n").removesuffix("\r")
 
 
@@ -66,7 +72,11 @@ def comment_values(comments: Iterable[str]) -> dict[str, str]:
 def whole_text(path: Path) -> str:
     """The whole text of a file."""
     with open_bytes(path) as stream:
-        return _decoded(stream.read(), path, 0)
+        limit = _unpacked_limit(path)
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise _too_large(path)
+    return _decoded(data, path, 0)
 
 
 @contextmanager
@@ -83,7 +93,24 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 
 def malformed(path: object, line: int, found: str, expected: str) -> CorpusError:
     """The error for a line that its format does not allow."""
-    return CorpusError(f"{path}, line {line}: found {found}; expected {expected}.")
+    return CorpusError(f"{path}, line {line}: found {shortened(found)}; expected {expected}.")
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of what is too long to be read."""
+    half = LONGEST_SHOWN // 2
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:half]} … {text[-half:]}"
+
+
+def _unpacked_limit(path: Path) -> int:
+    return max(MOST_UNPACKED, MOST_GROWTH * path.stat().st_size)
+
+
+def _too_large(path: Path) -> CorpusError:
+    return CorpusError(
+        f"{path} unpacks to more than {MOST_GROWTH} times its size; expected compressed text, which never does. "
+        "Unpack it yourself if it is meant so."
+    )
 
 
 def _unpacked(raw: io.BufferedReader) -> BinaryIO:

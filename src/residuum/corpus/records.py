@@ -8,6 +8,7 @@ from sys import intern
 
 from residuum.corpus.choices import ChoiceColumns, answer_place, known_choice_columns
 from residuum.corpus.corpus import Corpus, SentenceLabels, WrittenText
+from residuum.corpus.files import shortened
 from residuum.corpus.lines import spaced_spans
 from residuum.corpus.options import Column, Options
 from residuum.corpus.rows import Fault, Row
@@ -224,7 +225,7 @@ def _records(
         except Fault as fault:
             if options.on_error == "raise":
                 remedy = "on_error='skip' leaves it out"
-                raise CorpusError(f"{table.source}, {row.place}: {fault} ({remedy}).") from None
+                raise CorpusError(f"{table.source}, {row.place}: {shortened(str(fault))} ({remedy}).") from None
             skipped["malformed rows"] += 1
             continue
         if record is None:
@@ -299,7 +300,7 @@ def _number(value: object) -> float | None:
         return None
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise Fault(f"found the label {value!r}; expected a number (or regression=False)") from None
     if not math.isfinite(number):
         raise Fault(f"found the label {value!r}; expected a finite number")

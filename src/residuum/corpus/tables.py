@@ -36,7 +36,7 @@ def read_json(path: Path, options: Options) -> Corpus:
     """A list of records, or an object whose values are records."""
     try:
         content = json.loads(whole_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise CorpusError(f"{path} is not JSON: {error}.") from error
     records = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(records, list):
@@ -145,7 +145,7 @@ def _line_row(number: int, line: str) -> Row:
     place = f"line {number}"
     try:
         return _record_row(place, json.loads(line))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return Row(place, {}, fault=f"found {line[:60]!r}, which is not JSON ({error})")
 
 

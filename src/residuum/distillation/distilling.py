@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from residuum.distillation.settings import DistillSettings, read_settings
 from residuum.errors import SettingError
 from residuum.files import checksum
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Distillation:
+class Distillation(Result):
     """What `distill` gave: the students' folders by name, and the run with its curves."""
 
     run: Run
@@ -32,6 +32,11 @@ class Distillation:
     def students(self) -> dict[str, Path]:
         """The folder of each student; plain `from_pretrained` loads it."""
         return {name: self.folder / "students" / name for name in self.run.summary["students"]}
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The scores, as `scores` has them."""
+        return self.run.tables["scores"]
 
     @property
     def losses(self) -> pd.DataFrame:
@@ -61,6 +66,9 @@ def distill(
     _check_processes(settings)
     identity = run_identity(settings)
     if run := finished_run(out, "distill", identity, fresh=fresh):
+        from residuum.training import discard_checkpoints
+
+        discard_checkpoints(out)  # a kill may have come before
         return Distillation(run, out)
     from residuum.distillation.preparation import prepare
 

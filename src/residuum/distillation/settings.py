@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from residuum.distillation.presets import PRESETS, SUM_TOLERANCE, TERMS, Preset, Recipe
 from residuum.errors import SettingError
+from residuum.schemas import read_yaml
 
 Positive = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[\w.-]+$")]
@@ -202,7 +202,7 @@ def read_settings(config: str | Path | Mapping[str, Any] | DistillSettings) -> D
     """Settings from a YAML file or a mapping; every fault is named by its key."""
     if isinstance(config, DistillSettings):
         return config
-    values = _from_file(Path(config)) if isinstance(config, str | Path) else dict(config)
+    values = read_yaml(Path(config), SettingError) if isinstance(config, str | Path) else dict(config)
     try:
         return DistillSettings.model_validate(values)
     except ValidationError as error:
@@ -211,7 +211,7 @@ def read_settings(config: str | Path | Mapping[str, Any] | DistillSettings) -> D
 
 def merged_settings(path: Path | None, given: Mapping[str, Any]) -> DistillSettings:
     """The settings of a file, with what was given on the command line (`shape.layers` and the like) put over them."""
-    values: dict[str, Any] = {} if path is None else _from_file(path)
+    values: dict[str, Any] = {} if path is None else read_yaml(path, SettingError)
     for key, value in given.items():
         if value is None:
             continue
@@ -224,18 +224,6 @@ def merged_settings(path: Path | None, given: Mapping[str, Any]) -> DistillSetti
     if given.get("preset") is not None:
         values.pop("losses", None)
     return read_settings(values)
-
-
-def _from_file(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path} is not YAML: {str(error).splitlines()[0]}.") from None
-    if not isinstance(values, dict):
-        raise SettingError(f"{path} holds no settings; expected keys such as teacher, texts and preset.")
-    return values
 
 
 def _faults(error: ValidationError) -> str:

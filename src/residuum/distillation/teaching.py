@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from residuum.distillation.networks import AttentionInputs, LanguageModel
 from residuum.distillation.objective import Knowledge, Objective
-from residuum.files import whole_file
 from residuum.maths.alignment_losses import mean_pool
+from residuum.tensor_files import read_tensors, write_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +40,10 @@ class Teacher:
             return self._run(batch, positions)
         path = self.cache / f"{self._key(batch, positions)}.safetensors"
         if path.exists():
-            return _lesson(load_file(path, device=str(positions.device)))
+            kept = read_tensors(path, "pt", remedy="Remove the file; its lesson is then given again.")
+            return _lesson({name: tensor.to(positions.device) for name, tensor in kept.items()})
         lesson = self._run(batch, positions)
-        with whole_file(path) as temporary:
-            save_file({key: value.contiguous() for key, value in _tensors(lesson).items()}, temporary)
+        write_tensors(path, _tensors(lesson))
         return lesson
 
     def _run(self, batch: Mapping[str, Tensor], positions: Tensor) -> Lesson:

@@ -21,7 +21,7 @@ from residuum.evaluation.language_models import LanguageModel, load_language_mod
 from residuum.evaluation.masking import MASKINGS, Prediction, causal_predictions, masked_predictions
 from residuum.evaluation.token_batches import padded_batch, token_windows
 from residuum.maths.statistics import bootstrap
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate perplexity"
 BATCH_TOKENS = 1024
@@ -32,7 +32,7 @@ Masking = Literal["sampled", "each"]
 
 
 @dataclass(frozen=True, eq=False)
-class Perplexity:
+class Perplexity(Result):
     """How well a model predicted some texts."""
 
     run: Run
@@ -41,9 +41,6 @@ class Perplexity:
     def frame(self) -> pd.DataFrame:
         """One row a text: lines, tokens predicted, loss, perplexity and its interval."""
         return self.run.tables["perplexity"]
-
-    def _repr_html_(self) -> str:
-        return f"<b>Perplexity</b>{self.frame.to_html(index=False)}"
 
 
 def evaluate_perplexity(

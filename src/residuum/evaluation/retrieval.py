@@ -20,14 +20,14 @@ from residuum.evaluation.retrieval_tables import Outcome, average_table, retriev
 from residuum.maths.bertscore import bertscore_ranks
 from residuum.maths.retrieval import Ranks, cosine_ranks
 from residuum.models import Model, load_model
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate retrieval"
 SCORES = ("cosine", "bertscore")
 
 
 @dataclass(frozen=True, eq=False)
-class Retrieval:
+class Retrieval(Result):
     """How often sentences found their translations."""
 
     run: Run
@@ -45,9 +45,6 @@ class Retrieval:
     def hits(self, row: int) -> np.ndarray:
         """What each sentence earned in a row of `frame`: 1 found, 0 not; for paired comparisons of models."""
         return self.run.tensors["hits"][self.run.tensors["first"][row] : self.run.tensors["first"][row + 1]]
-
-    def _repr_html_(self) -> str:
-        return f"<b>Retrieval</b>{self.frame.head(12).to_html(index=False)}"
 
 
 def evaluate_retrieval(

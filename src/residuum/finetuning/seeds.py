@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from residuum.errors import SettingError
+from residuum.files import remove_folder
 from residuum.finetuning.card import write_card
 from residuum.maths.probe_scores import majority_baseline
 from residuum.models import from_transformers, resolve_device
@@ -107,7 +107,7 @@ def finetune_once(
 ) -> Run:
     """Fine-tune from one seed into a folder and give its run."""
     if fresh:
-        shutil.rmtree(out / CACHE, ignore_errors=True)
+        remove_folder(out / CACHE)
     pupil, parts, lesson = prepare(recipe, corpora, out, seed, device)
     modules = {"model": pupil.network}
     identity = {"data": config["data"], "weights": pupil.fingerprint, "freeze": recipe.freeze}
@@ -133,10 +133,15 @@ def finetune_once(
         write_card(out, run)
         write_run(out, run)
     PartialState().wait_for_everyone()  # all have read the best checkpoint
-    if os.environ.get("RANK", "0") == "0":
-        shutil.rmtree(out / CACHE, ignore_errors=True)
-        discard_checkpoints(out)
+    discard_intermediates(out)
     return run
+
+
+def discard_intermediates(out: Path) -> None:
+    """Remove what a finished model needs no more; a kill may have come before it was removed."""
+    if os.environ.get("RANK", "0") == "0" and (out / "model.safetensors").exists():
+        remove_folder(out / CACHE)
+        discard_checkpoints(out)
 
 
 def prepare(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.errors import SettingError
-from residuum.finetuning.seeds import Recipe, finetune_once
+from residuum.finetuning.seeds import Recipe, discard_intermediates, finetune_once
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 from residuum.tuning.learning import LearningSettings
@@ -89,11 +89,14 @@ def finetune(
     out = Path(out)
     folders = [out] if len(chosen) == 1 else [out / f"seed-{one}" for one in chosen]
     if run := finished_run(out, "finetune", config, fresh=fresh):
+        discard_intermediates(out)
         return Finetuning(folders, run)
     runs = []
     for one, folder in zip(chosen, folders, strict=True):
         own = {**config, "seeds": [one]}
         found = finished_run(folder, "finetune", own, fresh=fresh)
+        if found:
+            discard_intermediates(folder)
         runs.append(
             found or finetune_once(recipe, corpora, folder, one, own, device, fresh=fresh, progress=progress, say=say)
         )

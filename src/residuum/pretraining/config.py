@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from residuum.errors import SettingError
+from residuum.schemas import conforming, read_yaml
 from residuum.training import TrainingSettings
 
 Files = list[str]
@@ -131,7 +131,7 @@ class PretrainConfig(_Strict):
         unknown = [name for name in values if name not in allowed]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not known; choose from {', '.join(allowed)}")
-        TrainingSettings(**_with(values, evaluate_every=1))
+        _settings_of(values, evaluate_every=1)
         return values
 
     @model_validator(mode="after")
@@ -151,23 +151,12 @@ class PretrainConfig(_Strict):
 
     def training_settings(self) -> TrainingSettings:
         """The settings of the loop."""
-        return TrainingSettings(**_with(self.training, seed=self.seed, evaluate_every=self.evaluation.every))
+        return _settings_of(self.training, seed=self.seed, evaluate_every=self.evaluation.every)
 
 
 def read_config(path: str | Path) -> PretrainConfig:
     """Read and check a YAML file; variables of the environment are filled in."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SettingError(f"{path} cannot be read: {error.strerror}.") from None
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(values, dict):
-        raise SettingError(f"{path} holds {type(values).__name__}; expected settings by name.")
-    return checked_config(values, str(path))
+    return checked_config(read_yaml(Path(path), SettingError), str(path))
 
 
 def checked_config(values: dict[str, Any], where: str = "The configuration") -> PretrainConfig:
@@ -191,8 +180,8 @@ def filled_in(path: str) -> str:
     return os.path.expandvars(path)
 
 
-def _with(values: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {**values, **more}
+def _settings_of(values: dict[str, Any], **more: Any) -> TrainingSettings:
+    return conforming({**values, **more}, TrainingSettings, "training", SettingError)
 
 
 def _known_keys(location: tuple[str | int, ...]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from residuum.files import clear_disk_errors, whole_file
+from residuum.files import files_for, remove_folder, whole_file, whole_folder
 from residuum.pretraining.card import card
 from residuum.pretraining.config import PretrainConfig, checked_config, read_config
 from residuum.pretraining.networks import build_network
@@ -21,7 +20,7 @@ from residuum.pretraining.objectives import Ids, MixedBatches, Pieces, Source, l
 from residuum.pretraining.scores import evaluation
 from residuum.pretraining.texts import Texts, read_texts
 from residuum.pretraining.vocabulary import shares, train_tokenizer
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.training import Training, discard_checkpoints, load_checkpoint, train
 
 if TYPE_CHECKING:
@@ -30,11 +29,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Pretraining:
+class Pretraining(Result):
     """A pretrained model on disk and how it came about."""
 
     run: Run
     model: Path  # a plain `from_pretrained` folder
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The scores, as `scores` has them."""
+        return self.run.tables["scores"]
 
     @property
     def history(self) -> pd.DataFrame:
@@ -67,9 +71,10 @@ def pretrain(
     texts = read_texts(settings)
     record = {"settings": settings.model_dump(mode="json"), "text": texts.fingerprint}
     if run := finished_run(out, "pretrain", record, fresh=fresh):
+        discard_checkpoints(out)  # a kill may have come before
         return Pretraining(run, out / "model")
     if fresh:
-        shutil.rmtree(out / "tokenizer", ignore_errors=True)
+        remove_folder(out / "tokenizer")
     tokenizer = _tokenizer(settings, texts, out)
     network = build_network(settings.network, tokenizer, settings.seed)
     if as_is:
@@ -109,12 +114,8 @@ def _tokenizer(settings: PretrainConfig, texts: Texts, out: Path) -> PreTrainedT
         window=settings.network.window,
         seed=settings.seed,
     )
-    with clear_disk_errors(folder):
-        temporary = out / ".tokenizer.part"
-        shutil.rmtree(temporary, ignore_errors=True)
+    with whole_folder(folder) as temporary:
         tokenizer.save_pretrained(temporary)
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
     return tokenizer
 
 
@@ -228,11 +229,10 @@ def _pair_table(texts: Texts) -> pd.DataFrame:
 
 def _export(folder: Path, network: Any, tokenizer: PreTrainedTokenizerBase, settings: PretrainConfig) -> None:
     """A plain `from_pretrained` folder in the wanted precision."""
-    with clear_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        network.to(device="cpu", dtype=getattr(torch, settings.dtype)).eval()
-        network.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    network.to(device="cpu", dtype=getattr(torch, settings.dtype)).eval()
+    with files_for(folder) as temporary:
+        network.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
 
 
 def _parameters(network: nn.Module) -> int:

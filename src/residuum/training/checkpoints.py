@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from residuum.errors import StoreError
-from residuum.files import TEMPORARY, clear_disk_errors, read_json, whole_file, write_json
+from residuum.files import (
+    clear_disk_errors,
+    read_json,
+    remove_folder,
+    remove_temporaries,
+    whole_folder,
+    write_json,
+)
+from residuum.schemas import conforming
+from residuum.tensor_files import read_tensors, write_tensors
 from residuum.training.optimisation import optimiser_state, restore_optimiser
 from residuum.training.records import Progress
 
 FOLDER = "checkpoints"
 WEIGHTS, OPTIMISER, PROGRESS, IDENTITY = "weights.safetensors", "optimiser.safetensors", "progress.json", "run.json"
+_BEFORE = "Remove its folder to go on from the checkpoint before."
 
 
 def write_checkpoint(
@@ -28,14 +33,14 @@ def write_checkpoint(
 ) -> None:
     """Write the checkpoint of a step, then remove those that are neither the last nor the best."""
     target = out / FOLDER / _name(progress.step)
-    with _whole_folder(target) as temporary:
-        _save(temporary / WEIGHTS, shared_once(modules))
-        _save(temporary / OPTIMISER, optimiser_state(optimiser))
+    with whole_folder(target) as temporary:
+        write_tensors(temporary / WEIGHTS, shared_once(modules))
+        write_tensors(temporary / OPTIMISER, optimiser_state(optimiser))
         write_json(temporary / PROGRESS, progress.as_json())
     kept = {_name(step) for step in (progress.step, progress.best_step) if step is not None}
     for folder in _checkpoints(out):
         if folder.name not in kept:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def resume(out: Path, modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer) -> Progress:
@@ -44,8 +49,8 @@ def resume(out: Path, modules: Mapping[str, nn.Module], optimiser: torch.optim.O
     if not folders:
         return Progress()
     _load_weights(folders[-1], modules)
-    restore_optimiser(optimiser, _load(folders[-1] / OPTIMISER))
-    return Progress(**read_json(folders[-1] / PROGRESS))
+    restore_optimiser(optimiser, read_tensors(folders[-1] / OPTIMISER, "pt", remedy=_BEFORE))
+    return _read_progress(folders[-1])
 
 
 def load_checkpoint(out: str | Path, modules: Mapping[str, nn.Module], *, best: bool = False) -> Progress:
@@ -53,19 +58,20 @@ def load_checkpoint(out: str | Path, modules: Mapping[str, nn.Module], *, best: 
     folders = _checkpoints(Path(out))
     if not folders:
         raise StoreError(f"{out} holds no checkpoint; train first.")
-    progress = Progress(**read_json(folders[-1] / PROGRESS))
+    progress = _read_progress(folders[-1])
     folder = folders[-1]
     if best:
         if progress.best_step is None:
             raise StoreError(f"{out} has no best checkpoint: its training had no best_score.")
         folder = Path(out) / FOLDER / _name(progress.best_step)
     _load_weights(folder, modules)
-    return Progress(**read_json(folder / PROGRESS))
+    return _read_progress(folder)
 
 
 def discard_checkpoints(out: str | Path) -> None:
-    """Remove the checkpoints of a run, once what it trained is saved elsewhere."""
-    shutil.rmtree(Path(out) / FOLDER, ignore_errors=True)
+    """Remove the checkpoints of a run, once what it trained is saved elsewhere; another's folder of that name stays."""
+    if (Path(out) / FOLDER / IDENTITY).exists():
+        remove_folder(Path(out) / FOLDER)
 
 
 def open_run(out: Path, identity: dict[str, Any]) -> None:
@@ -73,12 +79,16 @@ def open_run(out: Path, identity: dict[str, Any]) -> None:
     place = out / FOLDER
     with clear_disk_errors(place):
         place.mkdir(parents=True, exist_ok=True)
-        for leftover in place.glob(f".*{TEMPORARY}"):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        remove_temporaries(out)
+        remove_temporaries(place)
     if not (place / IDENTITY).exists():
+        for unknown in _checkpoints(out):
+            remove_folder(unknown)
         write_json(place / IDENTITY, identity)
         return
     there = read_json(place / IDENTITY)
+    if not isinstance(there, dict):
+        raise StoreError(f"{place / IDENTITY} holds no named values; pass --fresh to start over.")
     changed = [key for key in {**there, **identity} if there.get(key) != identity.get(key)]
     if changed:
         found = "; ".join(f"{key} {there.get(key)} → {identity.get(key)}" for key in changed)
@@ -100,8 +110,16 @@ def shared_once(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
     return dict(first.values())
 
 
+def _read_progress(folder: Path) -> Progress:
+    path = folder / PROGRESS
+    progress = conforming(read_json(path), Progress, path, StoreError, _BEFORE)
+    if progress.step < 0 or progress.tokens < 0 or (progress.best_step or 0) < 0:
+        raise StoreError(f"{path} counts below zero. {_BEFORE}")
+    return progress
+
+
 def _load_weights(folder: Path, modules: Mapping[str, nn.Module]) -> None:
-    saved, places = _load(folder / WEIGHTS), shared_once(modules)
+    saved, places = read_tensors(folder / WEIGHTS, "pt", remedy=_BEFORE), shared_once(modules)
     differing = sorted(saved.keys() ^ places.keys())
     differing += [key for key in saved.keys() & places.keys() if saved[key].shape != places[key].shape]
     if differing:
@@ -111,35 +129,9 @@ def _load_weights(folder: Path, modules: Mapping[str, nn.Module]) -> None:
             place.copy_(saved[key])
 
 
-def _save(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    with whole_file(path) as temporary:
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, temporary)
-
-
-def _load(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise StoreError(f"{path} is damaged ({error}); remove its folder to go on from the one before.") from None
-
-
 def _checkpoints(out: Path) -> list[Path]:
     return sorted((out / FOLDER).glob("step-*"))
 
 
 def _name(step: int) -> str:
     return f"step-{step:09d}"
-
-
-@contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; it becomes `path` at the end, or vanishes if anything failed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
-    with clear_disk_errors(path):
-        try:
-            temporary.mkdir(parents=True)
-            yield temporary
-            temporary.rename(path)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ from tqdm import tqdm
 
 from residuum.errors import DataError, SettingError
 from residuum.training.batches import Batches
-from residuum.training.checkpoints import FOLDER, open_run, resume, write_checkpoint
+from residuum.training.checkpoints import discard_checkpoints, open_run, resume, write_checkpoint
 from residuum.training.optimisation import (
     ParameterGroup,
     average_gradients,
@@ -97,7 +96,7 @@ def train(
     total = settings.total_steps(batches.per_epoch, accelerator.num_processes)
     if accelerator.is_main_process:
         if fresh:
-            shutil.rmtree(out / FOLDER, ignore_errors=True)
+            discard_checkpoints(out)
         open_run(out, _identity(settings, total, groups, accelerator.num_processes, config))
     accelerator.wait_for_everyone()
     run = _Run(modules, batches, losses, settings, out, groups, total, accelerator, evaluate, after_step)

@@ -66,8 +66,8 @@ class Progress:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    losses: list[dict[str, float]] = field(default_factory=list)  # rows of the history
-    scores: list[dict[str, float]] = field(default_factory=list)  # rows of the evaluations
+    losses: list[dict[str, int | float]] = field(default_factory=list)  # rows of the history
+    scores: list[dict[str, int | float]] = field(default_factory=list)  # rows of the evaluations
     pending: dict[str, list[float]] = field(default_factory=dict)  # averages not yet in a row
     best_step: int | None = None
     best_value: float | None = None

@@ -1,0 +1,108 @@
+"""Every long command as it is given on the command line, on models and texts so tiny that a run takes a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from made_stores import conllu
+from residuum.samples import sample, sample_text
+from teachers import save_teacher, write_texts
+from tiny import save_model
+
+QUICK = "--epochs 2 --batch-size 32 --device cpu"
+TREEBANK = {"en": 24, "tr": 24}
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command without its folder, which is put after `--out`."""
+
+    name: str
+    arguments: str
+
+    def words(self, world: Path, out: Path) -> list[str]:
+        """The words of the command line."""
+        return [*self.arguments.format(w=world).split(), "--out", str(out)]
+
+
+COMMANDS = (
+    Command("extract", "extract {w}/bert {w}/en.conllu --shard-words 16 --batch-tokens 64 --attention"),
+    Command("compare", "compare {w}/bert {w}/other --corpus {w}/en.conllu --measures paper,attention --workers 1"),
+    Command("diff", f"diff {{w}}/bert {{w}}/other --corpus {{w}}/en.conllu --tasks upos --workers 1 {QUICK}"),
+    Command("redundancy", f"redundancy {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
+    Command("probe", f"probe {{w}}/bert {{w}}/en.conllu --task upos --description-length {QUICK}"),
+    Command(
+        "probe-languages",
+        "probe-languages {w}/en.conllu {w}/tr.conllu --model {w}/xlmr --task upos --source en --no-subsets "
+        f"{QUICK}",
+    ),
+    Command("rank", f"rank {{w}}/bert {{w}}/en.conllu --task upos --methods lca,probeless,random {QUICK}"),
+    Command("ablate", f"ablate {{w}}/bert {{w}}/en.conllu --task upos --draws 2 {QUICK}"),
+    Command("prune", "prune {w}/bert --by cka --keep 2 --corpus {w}/en.conllu --device cpu"),
+    Command("trim", "trim {w}/xlmr --text {w}/texts/en.txt"),
+    Command("transfer", f"transfer {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
+    Command(
+        "finetune",
+        "finetune {w}/bert sentence --data {w}/polarity.tsv --epochs 2 --batch-size 8 --evaluate-every 3 --seeds 2 "
+        "--freeze bottom:1 --cache-memory 0 --device cpu",
+    ),
+    Command("pretrain", "pretrain {w}/pretrain.yaml --device cpu"),
+    Command("distill", "distill {w}/distill.yaml --device cpu"),
+    Command(
+        "adapt",
+        "adapt --source {w}/xlmr --target tr={w}/turkish --task sentence --data {w}/nli --epochs 1 --batch-size 8 "
+        "--strategy full-source,adapter-source --few-shot 4 --draws 1 --few-shot-epochs 1 --device cpu",
+    ),
+    Command(
+        "evaluate retrieval",
+        "evaluate retrieval {w}/xlmr {w}/texts/en.txt --translations {w}/texts/tr.txt --device cpu",
+    ),
+    Command("evaluate perplexity", "evaluate perplexity {w}/teacher en={w}/texts/en.txt --device cpu"),
+)
+
+
+def write_world(folder: Path) -> None:
+    """The models and texts that the commands read."""
+    folder.mkdir(parents=True)
+    save_model("bert", folder / "bert", seed=0)
+    save_model("bert", folder / "other", seed=1)
+    save_model("xlm-roberta", folder / "xlmr", seed=0)
+    save_model("xlm-roberta", folder / "turkish", seed=1)
+    save_teacher("xlm-roberta", folder / "teacher")
+    texts = write_texts(folder / "texts", "en", "tr", repeats=6)
+    for language, size in TREEBANK.items():
+        corpus = sample("treebank", language=language, size=size)
+        (folder / f"{language}.conllu").write_text(conllu(corpus.sentences, corpus.labels["upos"]), encoding="utf-8")
+    (folder / "polarity.tsv").write_text(sample_text("polarity", size=40), encoding="utf-8")
+    (folder / "nli").mkdir()
+    for language, part in (("en", "train"), ("en", "dev"), ("tr", "train"), ("tr", "dev"), ("tr", "test")):
+        text = sample_text("nli", language=language, size=12, split=part)
+        (folder / "nli" / f"{part}-{language}.tsv").write_text(text, encoding="utf-8")
+    (folder / "distill.yaml").write_text(yaml.safe_dump(_distillation(folder, texts)))
+    (folder / "pretrain.yaml").write_text(yaml.safe_dump(_pretraining(texts)))
+
+
+def _distillation(folder: Path, texts: dict[str, str]) -> dict[str, object]:
+    return {
+        "teacher": str(folder / "teacher"),
+        "texts": texts,
+        "preset": "monoshot",
+        "text": {"batch_size": 2, "held_out": 2, "shuffle_buffer": 8},
+        "optimiser": {"steps": 6, "log_every": 2, "checkpoint_every": 2, "warmup": 0},
+        "evaluation": {"every": 3},
+        "teacher_cache": str(folder / "lessons"),
+    }
+
+
+def _pretraining(texts: dict[str, str]) -> dict[str, object]:
+    return {
+        "text": {language: [path] for language, path in texts.items()},
+        "tokenizer": {"pieces": 40},
+        "network": {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "window": 48},
+        "objectives": [{"kind": "mlm", "batch": 4, "length": 24}],
+        "training": {"steps": 6, "learning_rate": 0.005, "checkpoint_every": 2, "log_every": 2},
+        "evaluation": {"every": 3, "held_out": 4},
+    }

@@ -1,0 +1,138 @@
+"""Feed every reader hostile inputs for a while: `python tests/fuzz/fuzz.py --seconds 60`.
+
+Whatever is wrong with an input, a reader gives a value or raises a ResiduumError; all else is a fault, and so is an
+input that takes longer than LONGEST seconds or more than MEMORY bytes. Faulty inputs are kept in the folder that is
+named at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fuzz_targets import Target, all_targets
+
+from residuum.errors import ResiduumError
+
+LONGEST = 10.0
+MEMORY = 8 << 30  # what a tiny input may never ask for
+TURN = 0.1  # seconds of one reader before the next has its turn
+
+
+@dataclass
+class Tally:
+    """What became of the inputs of one reader."""
+
+    inputs: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    faults: dict[str, bytes] = field(default_factory=dict)  # the place of the fault → the input that first led there
+
+
+class TooSlow(Exception):
+    """An input took longer than any tiny input may."""
+
+
+def fuzz(target: Target, random: Random, seconds: float, tally: Tally) -> None:
+    """Read spoilt inputs for so many seconds of the processor, and count what became of them."""
+    started = time.process_time()
+    while time.process_time() < started + seconds:
+        data = random.choice(target.mutations)(random, target.seed, target.words)
+        tally.inputs += 1
+        try:
+            with _bounded():
+                target.read(data)
+        except ResiduumError:
+            tally.refused += 1
+        except Exception as error:  # whatever else comes out is what is looked for
+            tally.faults.setdefault(_place(error), data)
+    tally.seconds += time.process_time() - started
+
+
+def main() -> int:
+    """Give all readers turns until the time is over or all have had their inputs."""
+    options = _options()
+    faulthandler.enable()
+    warnings.simplefilter("error")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
+    with tempfile.TemporaryDirectory(prefix="residuum-fuzz-", dir=_fast_disk()) as folder:
+        targets = [t for t in all_targets(Path(folder)) if not options.only or options.only in t.name]
+        for target in targets:
+            target.read(target.seed)
+        tallies = {target.name: Tally() for target in targets}
+        random, deadline = Random(options.seed), time.monotonic() + options.seconds
+        with suppress(KeyboardInterrupt):
+            while time.monotonic() < deadline and sum(t.inputs for t in tallies.values()) < options.inputs:
+                for target in targets:
+                    if time.monotonic() < deadline:
+                        fuzz(target, random, TURN, tallies[target.name])
+    return _say(tallies, Path(options.keep))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--inputs", type=int, default=10**9, help="stop after so many inputs of all readers together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="only the readers whose name holds this")
+    parser.add_argument("--keep", default=Path(tempfile.gettempdir()) / "residuum-faults", help="for faulty inputs")
+    return parser.parse_args()
+
+
+def _fast_disk() -> str | None:
+    """Memory, where the system has a file system in it; else wherever temporary files go."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    def stop(number: int, frame: object) -> None:
+        raise TooSlow(f"took more than {LONGEST} s")
+
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _place(error: BaseException) -> str:
+    """Where an error came from: its kind and the last line of the package that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "residuum" in frame.filename and "/tests/" not in frame.filename]
+    where = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "the harness"
+    return f"{type(error).__name__} at {where}: {str(error)[:150]!r}"
+
+
+def _say(tallies: dict[str, Tally], keep: Path) -> int:
+    for name, tally in tallies.items():
+        each = 1e6 * tally.seconds / max(tally.inputs, 1)
+        print(f"{name:28} {tally.inputs:>9,} inputs {tally.refused:>9,} refused {each:>7.0f} µs each", end="")
+        print(f"  {len(tally.faults)} FAULTS" if tally.faults else "")
+    faults = [(name, *fault) for name, tally in tallies.items() for fault in tally.faults.items()]
+    for number, (name, place, data) in enumerate(faults):
+        keep.mkdir(parents=True, exist_ok=True)
+        (keep / f"{number}-{name.replace(' ', '-')}").write_bytes(data)
+        print(f"{number}: {name}: {place}\n    {data[:100]!r}")
+    total = sum(tally.inputs for tally in tallies.values())
+    print(f"{total:,} inputs, {len(faults)} faults" + (f"; the inputs are in {keep}" if faults else ""))
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
