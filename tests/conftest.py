@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import hypothesis
@@ -28,6 +29,18 @@ def tiny_folder(tmp_path_factory):
         return built[family]
 
     return folder
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 300 kB, which needs the right to mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("file systems can be mounted by root only")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.fixture(scope="session")

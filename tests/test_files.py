@@ -1,24 +1,11 @@
 """Files are whole or absent, and the disk's complaints are clear."""
 
-import os
 import subprocess
 
 import pytest
 
 from residuum.errors import StoreError
 from residuum.files import checksum, read_json, remove_temporaries, whole_file, write_json
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 300 kB, which needs the right to mount."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("file systems can be mounted by root only")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -63,7 +50,7 @@ def test_a_read_only_disk_is_said(small_disk):
 
 def test_a_full_disk_loses_no_finished_shard(small_disk, tiny_folder):
     from residuum.activations.extraction import extract
-    from residuum.activations.store import read_manifest
+    from residuum.activations.manifests import read_manifest
     from residuum.corpus import Corpus
     from residuum.models import load_model
 
@@ -90,6 +77,14 @@ def test_json_that_is_missing_or_damaged_is_named(tmp_path):
     (tmp_path / "odd.json").write_bytes(b"\xff\x00")
     with pytest.raises(StoreError, match=r"odd.json cannot be read as JSON"):
         read_json(tmp_path / "odd.json")
+
+
+def test_json_with_half_a_surrogate_pair_is_damaged(tmp_path):
+    (tmp_path / "x.json").write_text('["\\ud83d\\ude00"]')
+    assert read_json(tmp_path / "x.json") == ["😀"]
+    (tmp_path / "x.json").write_text('["\\uD83D"]')
+    with pytest.raises(StoreError, match="surrogates not allowed"):
+        read_json(tmp_path / "x.json")
 
 
 def test_checksums_tell_a_single_bit(tmp_path):

@@ -30,11 +30,11 @@ def test_the_same_run_is_found_and_another_is_refused(tmp_path):
     assert finished_run(tmp_path, "compare", RUN.config) is None
     write_run(tmp_path, RUN)
     assert finished_run(tmp_path, "compare", RUN.config).summary == {"cka": 0.5}
-    assert finished_run(tmp_path, "compare", RUN.config, fresh=True) is None
     with pytest.raises(StoreError, match="seed 0 → 1"):
         finished_run(tmp_path, "compare", {**RUN.config, "seed": 1})
     with pytest.raises(StoreError, match="holds a run of `compare`"):
         finished_run(tmp_path, "probe", RUN.config)
+    assert finished_run(tmp_path, "compare", RUN.config, fresh=True) is None
 
 
 def test_an_unfinished_run_is_not_there(tmp_path):

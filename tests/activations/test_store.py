@@ -14,7 +14,8 @@ import pytest
 
 import residuum.activations.store as store_module
 from residuum.activations.extraction import extract
-from residuum.activations.store import ActivationStore, check_same_words, open_store, plan_shards, shard_path
+from residuum.activations.manifests import plan_shards, shard_path
+from residuum.activations.store import ActivationStore, check_same_words, open_store
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
 from residuum.models import load_model
@@ -230,5 +231,5 @@ def test_a_read_only_store_still_gives_an_array(model, tmp_path, monkeypatch):
         return original(path)
 
     monkeypatch.setattr(store_module, "whole_file", refusing)
-    monkeypatch.setattr(store_module.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert store.array().shape[0] == store.n_rows

@@ -41,7 +41,7 @@ def test_files_that_hold_no_settings_are_told_apart(tmp_path):
     with pytest.raises(SettingError, match="cannot be read"):
         read_settings(tmp_path / "none.yaml")
     (tmp_path / "list.yaml").write_text("- a\n")
-    with pytest.raises(SettingError, match="holds no settings"):
+    with pytest.raises(SettingError, match="expected settings by name"):
         read_settings(tmp_path / "list.yaml")
     (tmp_path / "broken.yaml").write_text("a: [\n")
     with pytest.raises(SettingError, match="is not YAML"):

@@ -127,7 +127,7 @@ def test_a_configuration_is_read_from_yaml(world, tmp_path):
     with pytest.raises(SettingError, match="is not YAML"):
         read_config(path)
     path.write_text("- a")
-    with pytest.raises(SettingError, match="holds list; expected settings by name"):
+    with pytest.raises(SettingError, match="holds list of 1; expected settings by name"):
         read_config(path)
     with pytest.raises(SettingError, match="cannot be read"):
         read_config(tmp_path / "nowhere.yaml")

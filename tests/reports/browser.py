@@ -86,15 +86,24 @@ class Page:
         raise TimeoutError(f"{method} was not answered within {self._timeout} s")
 
     def open(
-        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, touch: bool = False
+        self,
+        path: Path,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        touch: bool = False,
+        draw_all: bool = True,
     ) -> None:
-        """Open a file and wait until its figures are drawn."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=touch)
+        """Open a file, and have all of its figures drawn, or only those that the page draws by itself."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait_for("document.documentElement?.classList.contains('drawn')")
+        if draw_all:
+            self.run("drawAll()")
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression, awaited if it is a promise."""

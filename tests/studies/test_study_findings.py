@@ -105,7 +105,7 @@ def test_what_fine_tuning_changed_is_read_layer_by_layer():
 
 
 def scored(value):
-    return run({"metric": "accuracy", "test accuracy": value})
+    return run({"metric": "accuracy", "test accuracy": value, "examples": {"test": 100}})
 
 
 def test_frozen_and_pruned_halves_are_compared_with_their_counterparts():
@@ -241,7 +241,7 @@ def test_one_model_alone_says_nothing_of_distillation():
 
 def retrieved(pair, cosine, bertscore):
     table = [
-        {"pair": pair, "direction": "forward", "score": s, "layers": "all", "accuracy": v}
+        {"pair": pair, "direction": "forward", "score": s, "layers": "all", "accuracy": v, "sentences": 50}
         for s, v in (("cosine", cosine), ("bertscore", bertscore))
     ]
     averages = [
@@ -256,9 +256,8 @@ def test_monolingual_findings_are_read_from_retrieval_and_adaptation():
     adapted = []
     for variant, value in scores.items():
         strategies = {"full-target": value, **({"bitfit-target": 0.5} if variant == "monoshot" else {})}
-        adapted.append(
-            (step("adapt", task="nli", variant=variant), run({"metric": "accuracy", "test accuracy": strategies}))
-        )
+        summary = {"metric": "accuracy", "test accuracy": strategies, "target examples": {"tr": {"test": 100}}}
+        adapted.append((step("adapt", task="nli", variant=variant), run(summary)))
     losses = [
         {"row": row, "score": "perplexity", "subject": "tr/tr", "value": value}
         for row, value in (("monoshot", 10.0), ("monoshot-without-teacher-start", 40.0))

@@ -43,6 +43,9 @@ def chain(monkeypatch):
     def value(results, kind="second"):
         return float(results.of(kind)[0][1].tables["numbers"]["value"].iloc[0])
 
+    def letters(results):
+        return Measured.counted({"tiny": value(results)})
+
     document = Document(
         name="similarity",
         title="A chain of three",
@@ -50,8 +53,13 @@ def chain(monkeypatch):
         steps=lambda kit: tuple(Step(name, f"The {name} step", partial(work, name), Load(read=10)) for name in NAMES),
         exhibits=(Exhibit("Figure 1", "Three", "third", "numbers"), Exhibit("Table 1", "One", "first", "numbers")),
         claims=(
-            Claim("§1", "Names are long.", lambda results: Measured.of([value(results)]), Rule(3.0)),
-            Claim("§2", "Names are short.", lambda results: Measured.of([value(results)]), Rule(3.0, above=False)),
+            Claim("§1", "Names are long.", letters, Rule(3.0)),
+            Claim(
+                "§2",
+                "Names are short.",
+                letters,
+                Rule(3.0, above=False),
+            ),
             Claim("§3", "There are two.", lambda results: "there is one", Rule(0.0)),
         ),
         models={"tiny": 1e6},
@@ -91,13 +99,14 @@ def test_what_was_finished_before_a_stop_is_not_done_again(chain, tmp_path):
 def test_verdicts_are_computed_and_reasons_are_given(chain, tmp_path):
     found = study("similarity", tmp_path / "out")
     frame = found.frame.set_index("where")
-    assert frame["verdict"].to_dict() == {"§1": "held", "§2": "did not hold", "§3": "cannot be said"}
+    assert frame["verdict"].to_dict() == {"§1": "holds", "§2": "does not hold", "§3": "not measured"}
     assert frame.loc["§1", "ours"] == 6.0
     assert frame.loc["§1", "cases"] == "1 of 1"
     assert frame.loc["§3", "note"] == "there is one"
     assert frame["document"].isna().all()
-    assert found.run.summary["held"] == 1
-    assert "held  §1: Names are long. (6.000, expected > 3, in 1 of 1)" in found.text()
+    assert found.run.summary["holds"] == 1
+    assert "holds  §1: Names are long. (6.000 [6.000, 6.000], expected > 3, so in 1 of 1)" in found.text()
+    assert found.cases["case"].tolist() == ["tiny", "tiny"]
 
 
 def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain, tmp_path):
@@ -105,7 +114,8 @@ def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain,
     assert found.exhibits[["document", "step"]].to_numpy().tolist() == [["Figure 1", "third"], ["Table 1", "first"]]
     page = found.page.read_text(encoding="utf-8")
     assert "A chain of three" in page
-    assert "Names are short. Did not hold" in page
+    assert "Names are short. Ours is 6 (6 to 6 over all cases), expected &lt; 3; so in 0 of 1 cases." in page
+    assert 'data-verdict="does not hold"' in page
 
 
 def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain, tmp_path):
@@ -117,7 +127,7 @@ def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain,
     assert any("tiny (1 million)" in line for line in said)
     found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
     numbers = found.frame.set_index("where").loc["Table 9"]
-    assert (numbers["document"], numbers["ours"], numbers["verdict"]) == (6.0, 6.0, "held")
+    assert (numbers["document"], numbers["ours"], numbers["verdict"]) == (6.0, 6.0, "holds")
 
 
 def test_numbers_of_the_document_stand_only_beside_its_own_models(chain, tmp_path):
@@ -125,12 +135,12 @@ def test_numbers_of_the_document_stand_only_beside_its_own_models(chain, tmp_pat
     assert "Table 9" not in found.frame["where"].tolist()
 
 
-def test_a_number_far_from_the_documents_did_not_hold(chain, tmp_path, monkeypatch):
+def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypatch):
     document = documents.DOCUMENTS["similarity"]
     printed = tuple(replace(one, value=7.0, tolerance=0.5) for one in document.printed)
     monkeypatch.setitem(documents.DOCUMENTS, "similarity", replace(document, printed=printed))
     found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
-    assert found.frame.set_index("where").loc["Table 9", "verdict"] == "did not hold"
+    assert found.frame.set_index("where").loc["Table 9", "verdict"] == "does not hold"
 
 
 @pytest.mark.parametrize(

@@ -101,14 +101,14 @@ def _kill_in_writing(call: int) -> None:
     from residuum.training import checkpoints
 
     calls = itertools.count(1)
-    write = checkpoints.save_file
+    write = checkpoints.write_tensors
 
     def write_or_die(*arguments: Any) -> None:
         write(*arguments)
         if next(calls) == call:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    checkpoints.save_file = write_or_die
+    checkpoints.write_tensors = write_or_die
 
 
 if __name__ == "__main__":

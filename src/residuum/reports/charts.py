@@ -1,4 +1,4 @@
-"""Plain charts for any command: lines with bands, and maps of values.
+"""Plain charts for any command: lines with bands, dots with intervals, and maps of values.
 
 Colours are safe for colour-blind readers: the palette of Okabe and Ito (2008) for lines, which differ in dash and
 marker too, viridis for maps. Names from data are escaped, since plotly reads some HTML in its labels.
@@ -71,6 +71,38 @@ def value_map(
         ygap=1,
     )
     return go.Figure([trace], _map_layout(rows, columns, x, y, colours))
+
+
+def interval_chart(
+    names: Sequence[str],
+    values: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    *,
+    x: str,
+    bound: float | None = None,
+) -> go.Figure:
+    """A dot with its interval for each name, from the top; `bound` is drawn as a line that they are read against."""
+    value, bounds = np.array(values, float).round(ROUNDING), np.array([low, high], float).T.round(ROUNDING)
+    trace = go.Scatter(
+        x=value.tolist(),
+        y=list(range(len(names))),
+        error_x={
+            "type": "data",
+            "symmetric": False,
+            "array": (bounds[:, 1] - value).clip(min=0).tolist(),
+            "arrayminus": (value - bounds[:, 0]).clip(min=0).tolist(),
+            "color": colour(0),
+            "thickness": 2,
+        },
+        customdata=[[plain(name), *both] for name, both in zip(names, bounds.tolist(), strict=True)],
+        mode="markers",
+        marker={"color": colour(0), "size": 10, "symbol": MARKERS[0]},
+        showlegend=False,
+        hovertemplate=f"<b>%{{customdata[0]}}</b><br>{plain(x)} <b>%{{x:.4g}}</b>{interval_text(bounds[:, 0], 1)}"
+        "<extra></extra>",
+    )
+    return go.Figure([trace], _interval_layout(names, x, bound))
 
 
 def line_look(place: int) -> dict[str, Any]:
@@ -171,6 +203,20 @@ def _map_layout(rows: Sequence[str], columns: Sequence[str], x: str, y: str, col
         "xaxis": {**axis, **_ticks(columns), "title": {"text": plain(x), "standoff": 6}},
         "yaxis": {**axis, **_ticks(rows), "title": {"text": plain(y), "standoff": 10}, "autorange": "reversed"},
         "coloraxis": {"colorscale": "Viridis", "colorbar": bar},
+    }
+
+
+def _interval_layout(names: Sequence[str], x: str, bound: float | None) -> dict[str, Any]:
+    axis = {"zeroline": False, "automargin": True}
+    line = {"type": "line", "x0": bound, "x1": bound, "yref": "y domain", "y0": 0, "y1": 1}
+    return {
+        "template": "none",
+        "height": 130 + 30 * len(names),
+        "margin": {"l": 56, "r": 14, "t": 30, "b": 44},
+        "xaxis": {**axis, "title": {"text": plain(x), "standoff": 6}},
+        "yaxis": {**axis, **_ticks(names), "showgrid": False, "range": [len(names) - 0.5, -0.5]},
+        "shapes": [] if bound is None else [{**line, "line": {"color": colour(1), "width": 2, "dash": "dash"}}],
+        "hovermode": "closest",
     }
 
 

@@ -12,10 +12,15 @@ import plotly.graph_objects as go
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence or two for the front of the page, with the numbers in them."""
+    """One sentence or two for the front of the page, with the numbers in them.
+
+    `verdict` stands before the text; of many findings those that are `minor` are folded away.
+    """
 
     topic: str
     text: str
+    verdict: str = ""
+    minor: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,3 +91,4 @@ class Section:
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
     cards: tuple[Card, ...] = ()
+    label: str = ""  # in the navigation; else the command

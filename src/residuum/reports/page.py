@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,7 +12,9 @@ from plotly.offline import get_plotlyjs
 
 from residuum.reports.content import Panel, Section, Table
 from residuum.reports.embedding import DIGITS, figure_data, json_block, script_block, script_hash, table_data
+from residuum.reports.studies import study_overview
 
+STUDY = "study"
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
 
 
@@ -19,12 +22,15 @@ def render(sections: Sequence[Section], title: str) -> str:
     """The whole page. Whatever comes from data is escaped by the template, or embedded as JSON without `<`."""
     loader = PackageLoader("residuum.reports", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    numbered = [_section(section, f"run-{number}") for number, section in enumerate(sections, start=1)]
     scripts = [script_block(get_plotlyjs()), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))]
     return environment.get_template("page.html").render(
         title=title,
         several=len(sections) > 1,
         digits=DIGITS,
-        sections=[_section(section, f"run-{number}") for number, section in enumerate(sections, start=1)],
+        sections=numbered,
+        chapters=_chapters(numbered),
+        overview=study_overview(sections),
         style=Markup(_asset(environment, "style.css")),
         scripts=scripts,
         script_hashes=" ".join(script_hash(script) for script in scripts),
@@ -42,11 +48,28 @@ def _section(section: Section, key: str) -> dict[str, Any]:
     return {
         "id": key,
         "content": section,
+        "folder": Path(section.source).name,
         "panels": [_panel(panel, f"{key}-figure-{n}", table_ids) for n, panel in enumerate(section.panels, start=1)],
         "tables": [_table(table, table_ids[table.name]) for table in section.tables],
         "settings": list(_lines(section.config)),
         "versions": list(_lines(section.environment)),
     }
+
+
+def _chapters(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sections that lead, each with its steps: the runs whose folders lie in the folder of a study."""
+    folders = [Path(section["content"].source) if section["content"].source else None for section in sections]
+    studies = {
+        folder: section
+        for folder, section in zip(folders, sections, strict=True)
+        if folder is not None and section["content"].command == STUDY
+    }
+    homes = [None if folder is None else studies.get(folder.parent) for folder in folders]
+    return [
+        {"lead": section, "steps": [step for step, home in zip(sections, homes, strict=True) if home is section]}
+        for section, home in zip(sections, homes, strict=True)
+        if home is None or home is section
+    ]
 
 
 def _panel(panel: Panel, key: str, table_ids: Mapping[str, str]) -> dict[str, Any]:

@@ -1,29 +1,80 @@
-"""`report`: what any runs measured, as one HTML file that needs nothing else."""
+"""`report`: what any runs measured, as one HTML file that needs nothing else, and as figures for papers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import plotly.graph_objects as go
+
 from residuum.errors import SettingError
-from residuum.files import whole_file
+from residuum.files import clear_disk_errors, whole_file
 from residuum.reports.content import Section
 from residuum.reports.page import render
 from residuum.reports.sections import section
 from residuum.results import Run, read_run
 
+FORMATS = ("pdf", "svg", "png")
 
-def report(runs: Sequence[str | Path | Run] | str | Path | Run, out: str | Path, *, title: str | None = None) -> Path:
+
+def report(
+    runs: Sequence[str | Path | Run] | str | Path | Run,
+    out: str | Path,
+    *,
+    title: str | None = None,
+    figures: str | None = None,
+) -> Path:
     """Write one self-contained HTML file about some runs (or their folders), and return its path.
 
-    The file holds its figures, data and styles, and loads nothing from anywhere.
+    The file holds its figures, data and styles, and loads nothing from anywhere. `figures` (pdf, svg or png) also
+    writes every figure as matplotlib draws it, into a folder beside the file: `report.html` has `report-figures`.
     """
     out = _checked_file(out)
+    _check_format(figures)
     sections = [_read(run) for run in _checked_runs(runs)]
     page = render(sections, title or _title(sections))
     with whole_file(out) as path:
         path.write_bytes(page.encode("utf-8", errors="replace"))  # a file name may hold bytes that are no text
+    if figures is not None:
+        write_figures(sections, figures_folder(out), figures)
     return out
+
+
+def figures_folder(out: str | Path) -> Path:
+    """Where the figures of a report are written."""
+    return Path(out).with_name(f"{Path(out).stem}-figures")
+
+
+def write_figures(sections: Sequence[Section], folder: Path, format: str) -> list[Path]:
+    """Write every figure of some sections as a file for a paper, named after its run, title and view."""
+    from residuum.reports.paper_figures import save_paper_figure
+
+    with clear_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in _named_figures(sections):
+        with whole_file(folder / f"{name}.{format}") as path:
+            save_paper_figure(figure, path, format)
+        written.append(folder / f"{name}.{format}")
+    return written
+
+
+def _named_figures(sections: Sequence[Section]) -> Iterator[tuple[str, go.Figure]]:
+    for number, one in enumerate(sections, start=1):
+        for panel in one.panels:
+            for view in panel.views:
+                own = (view.key,) if len(panel.views) > 1 else ()
+                yield _slug(f"{number:02d}", one.command, panel.title, *own), view.figure
+
+
+def _slug(*parts: str) -> str:
+    return "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)[:120]
+
+
+def _check_format(figures: str | None) -> None:
+    if figures is not None and figures not in FORMATS:
+        raise SettingError(f"figures is {figures!r}; choose one of {', '.join(FORMATS)}.")
 
 
 def _checked_file(out: str | Path) -> Path:

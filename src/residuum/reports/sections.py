@@ -12,9 +12,11 @@ from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
 from residuum.reports.differences import difference_section
 from residuum.reports.distillation import distillation_section
+from residuum.reports.distillation_rows import distillation_rows_section
 from residuum.reports.feature_transfer import transfer_section
 from residuum.reports.finetuning import finetuning_section
 from residuum.reports.languages import languages_section
+from residuum.reports.perplexity import perplexity_section
 from residuum.reports.pretraining import pretraining_section
 from residuum.reports.probing import probing_section
 from residuum.reports.pruning import pruning_section
@@ -22,6 +24,7 @@ from residuum.reports.ranking import ranking_section
 from residuum.reports.redundancies import redundancy_section
 from residuum.reports.retrieval import retrieval_section
 from residuum.reports.studies import study_section
+from residuum.reports.trimming import trimming_section
 from residuum.reports.wording import count, shown
 from residuum.results import Run
 
@@ -34,13 +37,16 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "finetune": finetuning_section,
     "pretrain": pretraining_section,
     "prune": pruning_section,
+    "evaluate perplexity": perplexity_section,
     "evaluate retrieval": retrieval_section,
     "probe": probing_section,
     "probe-languages": languages_section,
     "rank": ranking_section,
     "redundancy": redundancy_section,
     "study": study_section,
+    "study distillation": distillation_rows_section,
     "transfer": transfer_section,
+    "trim": trimming_section,
 }
 
 

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from residuum.reports.charts import interval_chart
 from residuum.reports.completeness import check_tables
-from residuum.reports.content import Finding, Section, Table
-from residuum.reports.wording import count, listed
+from residuum.reports.content import Finding, Panel, Section, Table, View
+from residuum.reports.wording import CONFIDENCE, count, listed
 from residuum.results import Run
 
 COLUMNS = {
-    "findings": ("where", "finding", "document", "ours", "lowest", "highest", "rule", "cases", "verdict", "note"),
+    "findings": ("where", "finding", "document", "ours", "low", "high", "rule", "bound", "cases", "verdict", "note"),
+    "cases": ("where", "finding", "case", "value", "low", "high", "agrees"),
     "exhibits": ("document", "shows", "step", "command", "table", "rows"),
     "steps": ("step", "title", "command", "seconds"),
 }
 CAPTIONS = {
-    "findings": "A finding held where the number of every case (a model, or a model and a task) follows the rule, and "
-    "did not hold where none does. The document's own number stands here only for its own models and data.",
+    "findings": "ours is the mean over cases (a model, or a model and a task); low and high cover the intervals of all "
+    "of them. A finding holds where that interval lies on its side of the bound, does not hold where it lies on the "
+    "other, and is unclear where it contains the bound. The document's own number stands here only for its own models "
+    "and data.",
+    "cases": "Every number behind the findings. A number that was counted, not sampled, is its own interval.",
     "exhibits": "The document's tables and figures in its order, and the step and table in which ours are.",
     "steps": "What was run, in order; each has a folder of that name.",
 }
-VERDICTS = ("held", "did not hold", "cannot be said")
+FOLDED = ("cases", "steps")
+VERDICTS = ("holds", "does not hold", "unclear", "not measured")
 
 
 def study_section(run: Run, source: str = "") -> Section:
-    """Which findings of a document held."""
+    """Which findings of a document hold."""
     check_tables(run, source or "This run", "study", f"study {run.config.get('study', '')}", COLUMNS)
     return Section(
         command=run.command,
@@ -35,35 +43,97 @@ def study_section(run: Run, source: str = "") -> Section:
         source=source,
         facts=_facts(run),
         findings=(_overview(run), *map(_finding, run.tables["findings"].to_dict("records"))),
-        panels=(),
-        tables=tuple(Table(name, run.tables[name], CAPTIONS[name], folded=name == "steps") for name in CAPTIONS),
+        panels=_panels(run),
+        tables=tuple(Table(name, run.tables[name], CAPTIONS[name], folded=name in FOLDED) for name in CAPTIONS),
         config=run.config,
         environment=run.environment,
+        label=str(run.config["study"]),
     )
 
 
+def study_overview(sections: Sequence[Section]) -> str:
+    """How many findings of several studies hold, in a sentence; empty where there are not several."""
+    studies = [one for one in sections if one.command == "study"]
+    if len(studies) < 2:
+        return ""
+    verdicts = Counter(finding.verdict for one in studies for finding in one.findings if finding.verdict)
+    counts = [_counted(verdicts[verdict], verdict) for verdict in VERDICTS if verdicts[verdict]]
+    total = count(sum(verdicts.values()), "finding")
+    return f"{len(studies)} studies asked after {total} of their documents: {listed(counts)}."
+
+
+def _counted(n: int, verdict: str) -> str:
+    """`1 holds`, `4 hold`."""
+    one, several = {
+        "holds": ("holds", "hold"),
+        "does not hold": ("does not hold", "do not hold"),
+        "unclear": ("is unclear", "are unclear"),
+        "not measured": ("was not measured", "were not measured"),
+    }[verdict]
+    return f"{n} {one if n == 1 else several}"
+
+
 def _facts(run: Run) -> dict[str, str]:
-    return {
-        **{verdict: str(run.summary.get(verdict, 0)) for verdict in VERDICTS},
-        "steps": str(run.summary["steps"]),
-    }
+    return {**_counts(run), "steps": str(run.summary["steps"])}
+
+
+def _counts(run: Run) -> dict[str, str]:
+    """How many findings have each verdict; those of the first three always, the last where there are any."""
+    found = {verdict: int(run.summary.get(verdict, 0)) for verdict in VERDICTS}
+    return {verdict: str(n) for verdict, n in found.items() if n or verdict != VERDICTS[-1]}
 
 
 def _overview(run: Run) -> Finding:
     total = len(run.tables["findings"])
-    held = [f"{run.summary.get(verdict, 0)} {verdict}" for verdict in VERDICTS]
+    verdicts = [_counted(int(n), verdict) for verdict, n in _counts(run).items() if n != "0"]
     models = listed(list(run.config["models"]))
     return Finding(
         "Study",
-        f"{run.summary['source']}. Of {count(total, 'finding')}, {listed(held)}, with {models} at the scale "
+        f"{run.summary['source']}. Of {count(total, 'finding')}: {listed(verdicts)}, with {models} at the scale "
         f"{run.config['scale']}.",
     )
 
 
 def _finding(row: Mapping[Any, Any]) -> Finding:
-    text = f"{row['finding']} {row['verdict'].capitalize()}"
+    text = row["finding"]
     if not np.isnan(row["ours"]):
-        text += f": {row['ours']:.3g} on average, expected {row['rule']}, so in {row['cases']}"
+        text += f" Ours is {row['ours']:.3g}{_interval(row)}, expected {row['rule']}; so in {row['cases']} cases"
     if not np.isnan(row["document"]):
         text += f"; the document has {row['document']:.4g}"
-    return Finding(row["where"], f"{text}." if not row["note"] else f"{text} ({row['note']}).")
+    note = f" ({row['note']})" if row["note"] else ""
+    minor = row["verdict"] not in VERDICTS[:2]
+    return Finding(row["where"], f"{text.removesuffix('.')}{note}.", row["verdict"], minor)
+
+
+def _interval(row: Mapping[Any, Any]) -> str:
+    return "" if np.isnan(row["low"]) else f" ({row['low']:.3g} to {row['high']:.3g} over all cases)"
+
+
+def _panels(run: Run) -> tuple[Panel, ...]:
+    """One figure: the cases of each finding, against its bound."""
+    findings = run.tables["findings"].drop_duplicates(subset=["where", "finding"])
+    cases = run.tables["cases"]
+    views = [
+        _view(place, row, cases.loc[(cases["where"] == row["where"]) & (cases["finding"] == row["finding"])])
+        for place, row in enumerate(findings.to_dict("records"))
+        if row["finding"] in set(cases["finding"])
+    ]
+    caption = (
+        f"A dot is the number of one case, the line through it its {CONFIDENCE} interval; the dashed line is the bound "
+        "that the finding is read against."
+    )
+    return (Panel("Every finding, case by case", caption, tuple(views), choice="Finding"),) if views else ()
+
+
+def _view(place: int, row: Mapping[Any, Any], cases: pd.DataFrame) -> View:
+    value, low, high = (cases[column].tolist() for column in ("value", "low", "high"))
+    return View(
+        key=f"finding {place + 1}",
+        label=f"{row['where']}: {row['finding']}",
+        figure=interval_chart(
+            cases["case"].tolist(), value, low, high, x=f"our number, expected {row['rule']}", bound=float(row["bound"])
+        ),
+        table="cases",
+        where={"finding": row["finding"]},
+        note=f"{row['finding']} {row['verdict'].capitalize()}.",
+    )

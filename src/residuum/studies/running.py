@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from typing import Any
 import pandas as pd
 
 from residuum.errors import SettingError
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.studies.costs import block_parameters, cost_lines, step_minutes
 from residuum.studies.declarations import Document, Results, Step
 from residuum.studies.documents import named_document
-from residuum.studies.findings import finding_table
+from residuum.studies.findings import finding_tables
 from residuum.studies.given_data import GivenData
 from residuum.studies.kits import Kit, model_family
 from residuum.studies.sample_data import SampleData
@@ -26,16 +27,21 @@ Say = Callable[[str], object]
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
-    """What a study found. `frame` has a row for each finding of the document: ours beside it, and whether it held."""
+class Study(Result):
+    """What a study found. `frame` has a row for each finding of the document: ours beside it, and whether it holds."""
 
     run: Run
     folder: Path
 
     @property
     def frame(self) -> pd.DataFrame:
-        """where, finding, document, ours, lowest, highest, rule, cases, verdict, note."""
+        """where, finding, verdict, ours, low, high, rule, cases, document, bound, note."""
         return self.run.tables["findings"]
+
+    @property
+    def cases(self) -> pd.DataFrame:
+        """The number and interval of each case behind the findings."""
+        return self.run.tables["cases"]
 
     @property
     def exhibits(self) -> pd.DataFrame:
@@ -50,9 +56,6 @@ class Study:
     def text(self) -> str:
         """The findings as lines for a terminal."""
         return "\n".join(_line(row) for row in self.frame.to_dict("records"))
-
-    def _repr_html_(self) -> str:
-        return f"<b>{self.run.summary['title']}</b>{self.frame.to_html(index=False)}"
 
 
 def study(
@@ -182,8 +185,8 @@ def _outcome(
     document: Document, kit: Kit, results: Results, seconds: Mapping[str, float]
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """The summary and the tables."""
-    findings = finding_table(document, results, kit)
-    counts = findings["verdict"].value_counts()
+    tables = finding_tables(document, results, kit)
+    counts = tables["findings"]["verdict"].value_counts()
     summary = {
         "title": document.title,
         "source": document.source,
@@ -192,7 +195,7 @@ def _outcome(
         "seconds": round(sum(seconds.values()), 1),
     }
     exhibits, steps = _exhibit_table(document, results), _step_table(results, seconds)
-    return summary, {"findings": findings, "exhibits": exhibits, "steps": steps}
+    return summary, {**tables, "exhibits": exhibits, "steps": steps}
 
 
 def _exhibit_table(document: Document, results: Results) -> pd.DataFrame:
@@ -235,6 +238,13 @@ def _report(document: Document, kit: Kit, results: Results) -> None:
 
 
 def _line(row: Mapping[Any, Any]) -> str:
-    ours = f" ({row['ours']:.3f}, expected {row['rule']}, in {row['cases']})" if row["cases"] else ""
     note = f"; {row['note']}" if row["note"] else ""
-    return f"{row['verdict']:>14}  {row['where']}: {row['finding']}{ours}{note}"
+    return f"{row['verdict']:>13}  {row['where']}: {row['finding']}{_numbers(row)}{note}"
+
+
+def _numbers(row: Mapping[Any, Any]) -> str:
+    """Ours with its interval, what was expected, and in how many cases."""
+    if not row["cases"]:
+        return ""
+    interval = "" if math.isnan(row["low"]) else f" [{row['low']:.3f}, {row['high']:.3f}]"
+    return f" ({row['ours']:.3f}{interval}, expected {row['rule']}, so in {row['cases']})"

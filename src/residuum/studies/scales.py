@@ -34,7 +34,7 @@ class Scale:
 SCALES = {
     scale.name: scale
     for scale in (
-        Scale("sample", 300, 400, 300, 2, 3.0, 16, 5e-4, 1, 10, 5, 60, 8),
+        Scale("sample", 200, 320, 200, 2, 2.0, 16, 5e-4, 1, 8, 5, 24, 8),
         Scale("small", 1000, 2000, 1500, 2, 2.0, 16, 5e-5, 1, 10, 5, 600, 8),
         Scale("paper", None, None, 40_000, None, 3.0, 8, 5e-5, 3, 10, 10, 500_000, 16),
     )

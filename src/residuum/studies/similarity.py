@@ -34,7 +34,7 @@ ATTENTION = (
 )
 TUNED_MEASURES = ("neuron", "svcca", "cka", "attention_js")
 TUNED_MODELS = 2  # BERT and XLNet in the paper
-FROZEN = (3, 2)  # a third and a half of the layers: 4 and 6 of 12
+FROZEN = {"sample": (2,), "small": (3, 2), "paper": (3, 2)}  # a third and a half of the layers: 4 and 6 of 12
 
 
 def _steps(kit: Kit) -> tuple[Step, ...]:
@@ -68,14 +68,14 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
                 variant=frozen,
             )
             for task in tasks
-            for frozen in _frozen(kit.models[model])
+            for frozen in _frozen(kit, model)
         ]
     return tuple(steps)
 
 
-def _frozen(model: str) -> list[str]:
-    """A third and a half of the layers, from the top and from the bottom."""
-    counts = sorted({max(1, block_count(model) // share) for share in FROZEN})
+def _frozen(kit: Kit, model: str) -> list[str]:
+    """A third and a half of the layers (what ships: a half), from the top and from the bottom."""
+    counts = sorted({max(1, block_count(kit.models[model]) // share) for share in FROZEN[kit.scale.name]})
     return [f"{end}:{count}" for count in counts for end in ("top", "bottom")]
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from residuum.results import Run
 from residuum.studies.declarations import Results
-from residuum.studies.numbers import mean
+from residuum.studies.estimates import Estimate, mean_estimate, score_on_test
 from residuum.studies.verdicts import Measured
 
 SHARE = 0.05  # of neurons, in the top and bottom sets that are compared
@@ -16,30 +16,31 @@ SHARE = 0.05  # of neurons, in the top and bottom sets that are compared
 
 def upper_layers_lose_more(results: Results) -> Measured | None:
     """Change of the score by fine-tuning: mean over the lower half of the layers less that over the upper half."""
-    return Measured.of([_mean(own, upper=False) - _mean(own, upper=True) for own in _changes(results)])
+    changes = _changes(results)
+    return Measured.of({case: _mean(own, upper=False) - _mean(own, upper=True) for case, own in changes})
 
 
 def lower_layers_keep_what_they_know(results: Results) -> Measured | None:
     """Mean change of the score by fine-tuning over the lower half of the layers."""
-    return Measured.of([_mean(own, upper=False) for own in _changes(results)])
+    return Measured.of({case: _mean(own, upper=False) for case, own in _changes(results)})
 
 
 def bottom_neurons_lose_more(results: Results) -> Measured | None:
     """What the bottom neurons lose by fine-tuning less what the top neurons lose, each with a probe of its own."""
-    values = []
+    cases = {}
     for step, run in results.of("diff"):
         table = run.tables["selection"]
-        rows = table.loc[table["share"] == SHARE].to_dict("records")
-        scores = {(row["task"], row["model"], row["set"]): float(row["retrained"]) for row in rows}
+        rows = table.loc[table["share"] == SHARE].groupby(["task", "model", "set"])
+        scores = {key: mean_estimate(own, "retrained") for key, own in rows}
         for task, model in _others(run, step.model):
-            lost = {name: scores[task, step.model, name] - scores[task, model, name] for name in ("top", "bottom")}
-            values.append(lost["bottom"] - lost["top"])
-    return Measured.of(values)
+            top, bottom = (scores[task, step.model, end] - scores[task, model, end] for end in ("top", "bottom"))
+            cases[f"{step.model}, {task} after {model}"] = bottom - top
+    return Measured.of(cases)
 
 
 def salient_neurons_move_down(results: Results) -> Measured | None:
     """Mean relative depth of the most salient neurons before fine-tuning less that after."""
-    values = []
+    cases = {}
     for step, run in results.of("diff"):
         table = run.tables["spread"]
         top = table.loc[table["set"] == f"top {SHARE:.3g}"]
@@ -47,54 +48,60 @@ def salient_neurons_move_down(results: Results) -> Measured | None:
         for row in top.to_dict("records"):
             key = (row["task"], row["model"])
             depth[key] = depth.get(key, 0.0) + row["share"] * row["depth"]
-        values += [depth[task, step.model] - depth[task, model] for task, model in _others(run, step.model)]
-    return Measured.of(values)
+        for task, model in _others(run, step.model):
+            cases[f"{step.model}, {task} after {model}"] = depth[task, step.model] - depth[task, model]
+    return Measured.counted(cases)
 
 
 def pruning_the_bottom_costs_more(results: Results) -> Measured | None:
     """Test score without the top half of the layers less that without the bottom half."""
-    scores = {(step.model, step.task, step.variant): _test_score(run) for step, run in results.of("pruned")}
+    scores = {(step.model, step.task, step.variant): score_on_test(run) for step, run in results.of("pruned")}
     return Measured.of(
-        [value - scores[model, task, "bottom"] for (model, task, end), value in scores.items() if end == "top"]
+        {
+            f"{model}, {task}": score - scores[model, task, "bottom"]
+            for (model, task, end), score in scores.items()
+            if end == "top"
+        }
     )
 
 
 def few_neurons_are_enough(results: Results) -> Measured | None:
     """The share of neurons in the minimal set of the model before fine-tuning, for each task."""
-    values = []
+    cases = {}
     for step, run in results.of("diff"):
         table = run.tables["minimal"]
-        values += table.loc[(table["model"] == step.model) & (table["set"] == "minimal"), "share"].tolist()
-    return Measured.of(values)
+        own = table.loc[(table["model"] == step.model) & (table["set"] == "minimal")]
+        cases |= {f"{step.model}, {task}": share for task, share in zip(own["task"], own["share"], strict=True)}
+    return Measured.counted(cases)
 
 
 def minimal_sets_are_selective(results: Results) -> Measured | None:
     """Selectivity on the minimal set less that on all neurons, before fine-tuning, for each task."""
-    values = []
+    cases = {}
     for step, run in results.of("diff"):
         table = run.tables["minimal"]
         own = table.loc[table["model"] == step.model].pivot(index="task", columns="set", values="selectivity")
-        values += (own["minimal"] - own["all"]).tolist()
-    return Measured.of(values)
+        cases |= {f"{step.model}, {task}": gain for task, gain in (own["minimal"] - own["all"]).items()}
+    return Measured.counted(cases)
 
 
 def pruned_score(task: str, end: str, model: str, results: Results) -> float | None:
     """The test score of a model on a task without half of its layers."""
     found = results.of("pruned" if end else "finetune", model=model, task=task, variant=end)
-    return _test_score(found[0][1]) if found else None
+    return score_on_test(found[0][1]).value if found else None
 
 
-def _changes(results: Results) -> Iterator[pd.DataFrame]:
+def _changes(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
     """The change of each layer, for each word task and fine-tuned model."""
-    for _, run in results.of("diff"):
+    for step, run in results.of("diff"):
         table = run.tables["change"]
-        for _, own in table.loc[table["layer"].notna()].groupby(["task", "model"], sort=False):
-            yield own
+        for (task, model), own in table.loc[table["layer"].notna()].groupby(["task", "model"], sort=False):
+            yield f"{step.model}, {task} after {model}", own
 
 
-def _mean(layers: pd.DataFrame, *, upper: bool) -> float:
+def _mean(layers: pd.DataFrame, *, upper: bool) -> Estimate:
     chosen = layers["depth"] > 0.5 if upper else layers["depth"] <= 0.5
-    return mean(layers.loc[chosen, "change"])
+    return mean_estimate(layers.loc[chosen], "change")
 
 
 def _others(run: Run, base: str) -> list[tuple[str, str]]:
@@ -102,7 +109,3 @@ def _others(run: Run, base: str) -> list[tuple[str, str]]:
     table = run.tables["minimal"]
     pairs = zip(table["task"], table["model"], strict=True)
     return [(task, model) for task, model in dict.fromkeys(pairs) if model != base]
-
-
-def _test_score(run: Run) -> float:
-    return float(run.summary[f"test {run.summary['metric']}"])

@@ -13,9 +13,13 @@ function figureOf(panel) {
   for (const button of panel.querySelectorAll("button[data-format]")) {
     button.addEventListener("click", () => download(figure, button.dataset.format));
   }
-  themeListeners.push(() => draw(figure));
-  new ResizeObserver(() => (figure.narrow === isNarrow() ? fitLabels(figure) : draw(figure))).observe(figure.plot);
+  themeListeners.push(() => figure.drawn && draw(figure));
+  new ResizeObserver(() => figure.drawn && fit(figure)).observe(figure.plot);
   return figure;
+}
+
+function fit(figure) {
+  return figure.narrow === isNarrow() ? fitLabels(figure) : draw(figure);
 }
 
 function viewOf(figure) {
@@ -35,6 +39,7 @@ function chooseInSection(chosen) {
 
 function draw(figure, colours = coloursOf(figure.panel)) {
   const view = viewOf(figure);
+  figure.drawn = true;
   figure.narrow = isNarrow();
   figure.panel.querySelector(".note").textContent = view.note;
   const layout = themed(view.layout, colours);

@@ -1,0 +1,247 @@
+"""The figures of the report as matplotlib draws them, for papers: the same data, labels and colours, on white.
+
+Only what the report's own figures are made of is understood: maps, lines with bands, dots with intervals, stacked bars
+and boxes.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import plotly.graph_objects as go
+
+from residuum.errors import SettingError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 5.5  # inches: the text of a page with one column
+RATIO = 0.62  # of height to width, for what is no map
+CELL, MARGIN = 0.24, 1.5  # inches of a map's row, and of what stands around the rows
+DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^", "x": "X"}
+HATCHES = {"": "", "/": "//", "x": "xx", ".": "..", "\\": "\\\\", "-": "--", "|": "||", "+": "++"}
+STYLE = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # text stays text, as publishers ask
+    "svg.fonttype": "none",
+    "svg.hashsalt": "residuum",  # the same figure is the same file
+}
+
+DATELESS = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}  # of the metadata
+RESOLUTION = 300  # dots an inch, of png
+
+Part = Mapping[str, Any]
+
+
+def paper_figure(figure: go.Figure) -> Figure:
+    """A matplotlib figure that shows what a plotly figure of the report shows."""
+    matplotlib = _matplotlib()
+    parts = figure.to_plotly_json()
+    traces, layout = parts["data"], parts["layout"]
+    with matplotlib.rc_context(STYLE):
+        from matplotlib.figure import Figure
+
+        drawn = Figure(figsize=_size(traces, layout), layout="constrained")
+        axes = drawn.add_subplot()
+        right = axes.twinx() if "yaxis2" in layout else axes
+        for trace in traces:
+            DRAW[trace["type"]](right if trace.get("yaxis") == "y2" else axes, trace, layout)
+        _dress(axes, right, layout)
+        _legend(drawn, axes, right, layout)
+        if any(trace["type"] == "heatmap" for trace in traces):
+            _colour_bar(drawn, axes, traces, layout)
+    return drawn
+
+
+def save_paper_figure(figure: go.Figure, path: Path, format: str) -> None:
+    """Write that figure as pdf, svg or png; the same figure is the same bytes."""
+    drawn = paper_figure(figure)
+    with _matplotlib().rc_context(STYLE):
+        drawn.savefig(path, format=format, dpi=RESOLUTION, metadata=DATELESS.get(format, {}))
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise SettingError("Figures for papers need matplotlib: pip install 'residuum[figures]'.") from None
+    return matplotlib
+
+
+def _size(traces: list[Part], layout: Part) -> tuple[float, float]:
+    if any(trace["type"] == "heatmap" for trace in traces):
+        if layout.get("yaxis", {}).get("scaleanchor"):
+            return WIDTH, WIDTH * 0.95
+        return WIDTH, MARGIN + CELL * max(len(trace["y"]) for trace in traces)
+    return WIDTH, WIDTH * RATIO
+
+
+def _draw_map(axes: Axes, trace: Part, layout: Part) -> None:
+    import numpy as np
+
+    z = np.array(trace["z"], dtype=float)
+    edges = [_edges(_places(trace[key])) for key in ("x", "y")]
+    low, high = _colour_range(trace, layout)
+    axes.pcolormesh(*edges, z, cmap=_colour_map(trace), vmin=low, vmax=high, edgecolors="white", linewidth=0.4)
+    if isinstance(trace["y"][0], str):
+        axes.set_yticks(_places(trace["y"]), [_text(name) for name in trace["y"]])
+    if trace.get("texttemplate"):
+        _write_numbers(axes, trace, z, (low, high))
+
+
+def _write_numbers(axes: Axes, trace: Part, z: Any, colours: tuple[float, float]) -> None:
+    """The value of each cell, dark on the light half of the colours."""
+    middle = sum(colours) / 2
+    size = min(7.0, 110 / max(z.shape))
+    for row, y in enumerate(_places(trace["y"])):
+        for column, x in enumerate(_places(trace["x"])):
+            value = z[row, column]
+            if value == value:
+                ink = "black" if value > middle else "white"
+                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=size, color=ink)
+
+
+def _draw_points(axes: Axes, trace: Part, layout: Part) -> None:
+    if trace.get("fill") == "toself":
+        axes.fill(trace["x"], trace["y"], color=_colour(trace["fillcolor"]), linewidth=0)
+        return
+    line, marker = trace.get("line", {}), trace.get("marker", {})
+    colour = line.get("color") or marker.get("color")
+    shared = {
+        "color": colour,
+        "marker": MARKERS.get(marker.get("symbol", ""), "o"),
+        "markersize": 4,
+        "label": _text(trace.get("name") or ""),
+    }
+    if error := trace.get("error_x"):
+        reach = [error["arrayminus"], error["array"]]
+        axes.errorbar(trace["x"], trace["y"], xerr=reach, linestyle="none", capsize=2, **shared)
+        return
+    axes.plot(trace["x"], trace["y"], linestyle=DASHES.get(line.get("dash", "solid"), "-"), linewidth=1.3, **shared)
+
+
+def _draw_bars(axes: Axes, trace: Part, layout: Part) -> None:
+    """Bars that stand on those drawn before."""
+    below = [0.0] * len(trace["x"])
+    for container in axes.containers:
+        below = [old + bar.get_height() for old, bar in zip(below, container, strict=True)]
+    marker = trace["marker"]
+    hatch = HATCHES.get(marker.get("pattern", {}).get("shape", ""), "")
+    axes.bar(
+        trace["x"], trace["y"], bottom=below, color=marker["color"], hatch=hatch, label=_text(trace.get("name") or "")
+    )
+
+
+def _draw_boxes(axes: Axes, trace: Part, layout: Part) -> None:
+    keys = {"q1": "q1", "med": "median", "q3": "q3", "whislo": "lowerfence", "whishi": "upperfence"}
+    names = [_text(name) for name in trace["x"]]
+    boxes = [{"label": name, **{key: trace[own][i] for key, own in keys.items()}} for i, name in enumerate(names)]
+    axes.bxp(boxes, showfliers=False)
+
+
+DRAW: dict[str, Callable[[Axes, Part, Part], None]] = {
+    "heatmap": _draw_map,
+    "scatter": _draw_points,
+    "bar": _draw_bars,
+    "box": _draw_boxes,
+}
+
+
+def _dress(axes: Axes, right: Axes, layout: Part) -> None:
+    """Titles, marks, ranges, scales and lines of the axes."""
+    for letter in "xy":
+        _dress_axis(axes, letter, layout.get(f"{letter}axis", {}))
+    if right is not axes:
+        right.set_ylabel(_title(layout["yaxis2"]))
+    for shape in layout.get("shapes", ()):
+        line = shape["line"]
+        axes.axvline(
+            shape["x0"], color=line["color"], linewidth=1, linestyle=DASHES.get(line.get("dash", "solid"), "-")
+        )
+    for label in layout.get("annotations", ()):
+        if not label.get("textangle"):  # the names above the columns; beside the rows they are the same
+            axes.text(label["x"], axes.get_ylim()[1], _text(label["text"]), ha="center", va="bottom")
+
+
+def _dress_axis(axes: Axes, letter: str, axis: Part) -> None:
+    axes.set(**{f"{letter}label": _title(axis)})
+    if "tickvals" in axis:
+        labels = [_text(label) for label in axis.get("ticktext", axis["tickvals"])]
+        axes.set(**{f"{letter}ticks": axis["tickvals"]})
+        axes.set(**{f"{letter}ticklabels": labels})
+        axes.tick_params(axis="x" if letter == "x" else "y", length=0, labelrotation=-(axis.get("tickangle") or 0))
+    if axis.get("range"):
+        axes.set(**{f"{letter}lim": axis["range"]})
+    if axis.get("autorange") == "reversed":
+        getattr(axes, f"invert_{letter}axis")()
+    if axis.get("type") == "log":
+        axes.set(**{f"{letter}scale": "log"})
+    if axis.get("scaleanchor"):
+        axes.set_aspect("equal")
+
+
+def _legend(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
+    found = [axes.get_legend_handles_labels()] + ([] if right is axes else [right.get_legend_handles_labels()])
+    handles = [handle for own, _ in found for handle in own]
+    labels = [label for _, own in found for label in own]
+    if layout.get("showlegend") and any(labels):
+        drawn.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
+
+
+def _colour_bar(drawn: Figure, axes: Axes, traces: list[Part], layout: Part) -> None:
+    trace = next(trace for trace in traces if trace["type"] == "heatmap")
+    bar = trace.get("colorbar") or layout.get("coloraxis", {}).get("colorbar", {})
+    meaning = _title(bar) or _title(layout)
+    drawn.colorbar(axes.collections[0], ax=axes, label=meaning, shrink=0.8, pad=0.02)
+
+
+def _colour_range(trace: Part, layout: Part) -> tuple[float, float]:
+    """The bounds of the colours: given, or the smallest and largest value."""
+    import numpy as np
+
+    z = np.array(trace["z"], dtype=float)
+    axis = layout.get("coloraxis", {})
+    low, high = trace.get("zmin", axis.get("cmin")), trace.get("zmax", axis.get("cmax"))
+    if low is not None and high is not None:
+        return float(low), float(high)
+    known = z[~np.isnan(z)]
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+
+
+def _colour_map(trace: Part) -> str:
+    return "RdBu_r" if trace.get("reversescale") else "viridis"
+
+
+def _colour(text: str) -> Any:
+    """A colour of plotly: `#rrggbb`, or `rgba(…)` with red, green and blue up to 255."""
+    if not text.startswith("rgba("):
+        return text
+    *rgb, alpha = (float(part) for part in text[5:-1].split(","))
+    return (*(part / 255 for part in rgb), alpha)
+
+
+def _places(values: list[Any]) -> list[float]:
+    """Where the cells of an axis are: names stand at 0, 1, 2 …"""
+    return [float(i) if isinstance(value, str) else float(value) for i, value in enumerate(values)]
+
+
+def _edges(centres: list[float]) -> list[float]:
+    return [centres[0] - 0.5, *(centre + 0.5 for centre in centres)]
+
+
+def _title(part: Part) -> str:
+    title = part.get("title") or {}
+    return _text(title if isinstance(title, str) else title.get("text") or "")
+
+
+def _text(label: object) -> str:
+    """What a label of plotly says: its escapes undone, and nothing in it read as a formula."""
+    return html.unescape(str(label)).replace("$", r"\$")
