@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
+from residuum.activations import foreign
 from residuum.activations.exchange import import_activations
 from residuum.activations.store import ActivationStore
 
@@ -71,3 +73,9 @@ def conllu(sentences: list[list[str]], tags: list[list[str]]) -> str:
         ]
         parts.append("\n".join([f"# sent_id = s{number}", *rows, "", ""]))
     return "".join(parts)
+
+
+def broken_store(folder: Path, sentences: list[list[str]], activations: np.ndarray) -> ActivationStore:
+    """A store that holds what is not finite, which import refuses."""
+    with patch.object(foreign, "_finite", lambda path, where, values: values):
+        return made_store(folder, sentences, activations)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from made_stores import HIDDEN, TAGS, known_data, made_store
+from made_stores import HIDDEN, TAGS, broken_store, known_data
 from residuum.batteries import CONTROL, TASK, Bench, accuracy_interval, parse_penalty, same_examples, train_together
 from residuum.errors import DataError, SettingError
 from residuum.examples import labelled_splits
@@ -187,7 +187,7 @@ def test_what_cannot_be_learnt_is_said(store, tmp_path):
     assert Bench(splits).truth("test").tolist() == [-1] * len(splits.test)  # every label is new
     broken = tiny.activations.copy()
     broken[3, 1, 2] = np.nan
-    bad = labelled_splits(made_store(tmp_path / "nan", tiny.sentences, broken), tiny.tags)
+    bad = labelled_splits(broken_store(tmp_path / "nan", tiny.sentences, broken), tiny.tags)
     with pytest.raises(DataError, match="has a NaN or infinite activation"):
         trained = Bench(bad, RECIPE).train([Probe(TASK)])
         for part in ("dev", "test"):

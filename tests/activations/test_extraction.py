@@ -142,7 +142,7 @@ def test_lost_words_stop_the_run_unless_they_are_allowed(tiny_folder, tmp_path):
     store = extract(model, holes, tmp_path / "lenient", max_loss=0.5)
     assert store.n_rows == 3
     assert store.row_words.tolist() == [[0, 0], [0, 2], [2, 0]]
-    assert store.manifest.shards[0].absent == [[0, 1], [1, 0]]
+    assert store.manifest.shards[0].absent == [(0, 1), (1, 0)]
 
 
 def test_results_stand_in_corpus_order_whatever_the_batches(tiny_folder, tmp_path):

@@ -138,7 +138,7 @@ def test_the_same_run_again_returns_at_once_and_leaves_nothing_behind(result, mo
     assert not list(out.glob("scratch*"))
     with pytest.raises(StoreError, match="how zero → mean"):
         ablate(model, corpus(), "size", how="mean", **options)
-    assert "Ablation" in result._repr_html_()
+    assert "Does bert use the neurons that encode size?" in result._repr_html_()
     assert "masked" in result.text()
 
 

@@ -9,7 +9,7 @@ from ranked_tasks import IDS, TAGS, tagged_activations, tagged_sentences, tagged
 from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 
-from made_stores import made_store
+from made_stores import broken_store, made_store
 from residuum.batteries import Bench
 from residuum.errors import CorpusError, DataError, SettingError, StoreError
 from residuum.examples import labelled_splits
@@ -229,7 +229,7 @@ def test_data_that_cannot_be_ranked_is_explained(store, tmp_path):
     broken = tagged_activations(SENTENCES)
     broken[7, 1, 1] = np.nan
     with pytest.raises(DataError, match="NaN or infinite"):
-        rank_neurons(made_store(tmp_path / "store", SENTENCES, broken), tags(SENTENCES), **QUICK)
+        rank_neurons(broken_store(tmp_path / "store", SENTENCES, broken), tags(SENTENCES), **QUICK)
 
 
 def test_a_label_unseen_in_training_is_an_error_that_is_counted(store):
@@ -245,5 +245,5 @@ def test_what_was_not_ranked_or_described_is_said(ranking):
         ranking.card("2:5")
     with pytest.raises(SettingError, match="pca was not ranked; there are lca"):
         ranking.top(3, "pca")
-    assert "Neuron ranking" in ranking._repr_html_()
+    assert "Which neurons of store does labels need?" in ranking._repr_html_()
     assert "minimal" in ranking.text()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from made_stores import made_store
+from made_stores import broken_store, made_store
 from residuum import redundancies
 from residuum.corpus import Corpus
 from residuum.errors import DataError, SettingError, StoreError
@@ -255,6 +255,6 @@ def test_impossible_data_is_said(labelled, tmp_path):
         redundancy("no-such-model", progress=False)
     sentences, layers, _ = planted(20)
     layers[5, 1, 3] = np.nan
-    broken = made_store(tmp_path / "broken", sentences, layers)
+    broken = broken_store(tmp_path / "broken", sentences, layers)
     with pytest.raises(DataError, match="holds nan at word 5"):
         redundancy(broken, progress=False)
