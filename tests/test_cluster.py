@@ -89,11 +89,13 @@ def test_results_come_in_order_and_sums_are_merged_there(cluster):
     assert len(told) == 24
 
 
+@pytest.mark.slow
 def test_a_users_mistake_comes_back_as_itself(cluster):
     with pytest.raises(DataError, match="No words."):
         list(run_tasks(fail, [()], cluster))
 
 
+@pytest.mark.slow
 def test_tasks_of_a_killed_worker_are_run_again(cluster):
     results = run_tasks(slow_power, [(3, n) for n in range(12)], cluster)
     found = [next(results)]

@@ -35,6 +35,8 @@ MOST_TASKS = FAN**2
 """The most tasks that one sum is cut into, so that merging stays small beside them."""
 AHEAD = 2
 """Tasks given to a cluster for each of its threads, so that none waits for the next."""
+IDLE_SECONDS = 86_400
+"""How long processes may wait between two uses: some that gave up in the meantime have left the others waiting."""
 SECONDS = 30
 """How long a scheduler, or the first worker, may take to answer."""
 
@@ -211,7 +213,7 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1, idle_worker_timeout=IDLE_SECONDS):
         # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
         results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
         try:
