@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -95,6 +97,23 @@ def test_a_task_has_one_thread_unless_this_process_does_the_work_alone():
     before = blas_threads()
     assert next(threads(workers=1)) == 1
     assert next(threads(workers=None)) == before == blas_threads()
+
+
+GROWING = """
+import time
+from residuum.engine import run_tasks
+def grow(number, held=[]):
+    time.sleep(1.05)  # loky looks at a process' memory once a second
+    held.append(bytearray(b"x" * 320_000_000))
+    return number
+print(list(run_tasks(grow, [(n,) for n in range(8)], 2)))
+"""
+
+
+def test_processes_that_grow_are_replaced_even_where_warnings_are_errors():
+    command = [sys.executable, "-W", "error::UserWarning", "-c", GROWING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == f"{list(range(8))}\n", done.stderr
 
 
 def test_a_killed_process_is_said_in_one_line():

@@ -8,6 +8,7 @@ one changes a result.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,8 +36,6 @@ MOST_TASKS = FAN**2
 """The most tasks that one sum is cut into, so that merging stays small beside them."""
 AHEAD = 2
 """Tasks given to a cluster for each of its threads, so that none waits for the next."""
-IDLE_SECONDS = 86_400
-"""How long processes may wait between two uses: some that gave up in the meantime have left the others waiting."""
 SECONDS = 30
 """How long a scheduler, or the first worker, may take to answer."""
 
@@ -213,7 +212,10 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
     from joblib import Parallel, delayed, parallel_config
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1, idle_worker_timeout=IDLE_SECONDS):
+    # Processes that have grown or waited long are replaced, which is meant. Where warnings are errors, the thread that
+    # gives notice of it would die and leave all others waiting.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
+    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
         # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
         results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
         try:
