@@ -1,4 +1,7 @@
-"""`--max-memory` holds where the system itself refuses more: a process of limited address space ends well."""
+"""`--max-memory` holds where the system itself refuses more: a process of limited address space ends well.
+
+Each bound has its negative control: the same work in the same room without the bound runs out of memory.
+"""
 
 import subprocess
 import sys
@@ -6,67 +9,136 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers as hf
 
 from made_stores import made_store
+from residuum.activations.correlation import clustering_bytes
+from residuum.activations.store import ActivationStore
+from tiny import build_tokenizer
 
-pytestmark = pytest.mark.slow
-
-LAYERS, WIDTH, WORDS = 12, 512, 1500
+LAYERS, WIDTH, WORDS = 12, 512, 6000
 JOINT = LAYERS * (LAYERS + 1) // 2 * WIDTH**2 * 8  # bytes of the scatter of all pairs of layers: 164 MB
-FEATURES = WORDS * LAYERS * WIDTH * 4  # 37 MB
+FEATURES = WORDS * LAYERS * WIDTH * 4  # 147 MB
+CLUSTERED = 3  # layers whose neurons are clustered
+TREE = clustering_bytes(CLUSTERED * WIDTH, [WIDTH] * CLUSTERED)  # 38 MB
+PAIRS, BLOCKS = 2000, 12
+MEANS = 2 * PAIRS * (BLOCKS + 1) * WIDTH * 4  # 106 MB
+UNBOUND = 1 << 40
 
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-import numpy as np, pandas, scipy.linalg, sklearn, torch
-from residuum.comparison.comparing import compare
-from residuum.maths.probing import Recipe
-from residuum.probes import probe
+import numpy as np, pandas, scipy.cluster.hierarchy, scipy.linalg, sklearn, torch
 from residuum.activations.store import ActivationStore
+from residuum.comparison.comparing import compare
+from residuum.errors import MemoryLimitError
+from residuum.evaluation import SentencePairs, evaluate_retrieval
+from residuum.maths.probing import Recipe
+from residuum.models import load_model
+from residuum.probes import probe
+from residuum.ranking import rank_neurons
+from residuum.redundancies import redundancy
 
 np.ones((600, 600)) @ np.ones((600, 600))  # what BLAS keeps for itself is there before the limit
 torch.ones(600, 600) @ torch.ones(600, 600)
 scipy.linalg.eigh(np.eye(600))
-held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-command, store, room, max_memory = sys.argv[1], ActivationStore.open(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-resource.setrlimit(resource.RLIMIT_AS, (held + room, held + room))
+command, source, room, max_memory = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+kind, place = (resource.RLIMIT_DATA, 5) if command == "retrieval" else (resource.RLIMIT_AS, 0)
+thing = load_model(source) if command == "retrieval" else ActivationStore.open(source)
+held = int(Path("/proc/self/statm").read_text().split()[place]) * resource.getpagesize()
+resource.setrlimit(kind, (held + room, held + room))  # files that are mapped count as address space, not as data
+settings = {"max_memory": max_memory, "recipe": Recipe(epochs=1)}
+labels = [] if command == "retrieval" else [["AB"[len(w) % 2] for w in words] for words in thing.sentences]
 try:
     if command == "compare":
-        result = compare([store], measures="cka", groups=3, workers=1, max_memory=max_memory or None, progress=False)
-        print(len(result.frame))
+        bound = {"max_memory": None if max_memory >= 1 << 40 else max_memory}
+        found = compare([thing], measures="cka", groups=3, workers=1, progress=False, **bound).frame
+    elif command == "probe":
+        found = probe(thing, labels, seeds=1, subsets=False, **settings).frame
+    elif command == "rank":
+        found = rank_neurons(
+            thing, labels, methods=["lca"], shares=[0.01], seeds=1, cards=0, penalty="1e-5", **settings
+        ).frame
+    elif command == "redundancy":
+        found = redundancy(thing, pictures=0, max_memory=max_memory, progress=False).frame
     else:
-        labels = [["AB"[len(word) % 2] for word in words] for words in store.sentences]
-        settings = {"seeds": 1, "subsets": False, "recipe": Recipe(epochs=1)}
-        print(len(probe(store, labels, max_memory=max_memory or 1 << 40, **settings).frame))
-except (MemoryError, RuntimeError) as error:
+        text = [f"the fox {i}" for i in range(int(sys.argv[5]))]
+        pairs = SentencePairs(("a", "b"), text, text)
+        bound = {"max_memory": max_memory, "progress": False}
+        found = evaluate_retrieval(thing, pairs, score="cosine", resamples=2, **bound).frame
+    print(len(found))
+except MemoryLimitError as error:
+    sys.exit(f"refused: {error}")
+except (MemoryError, RuntimeError, np.linalg.LinAlgError) as error:
     sys.exit(f"out of memory: {error}")
 """
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    rng = np.random.default_rng(0)
-    sentences = [[("w" * (1 + n % 7)) + str(n % 11) for n in range(s, s + 10)] for s in range(0, WORDS, 10)]
-    activations = rng.standard_normal((WORDS, LAYERS, WIDTH)).astype(np.float32)
-    return made_store(tmp_path_factory.mktemp("memory") / "wide", sentences, activations, shard_words=100)
+    return random_store(tmp_path_factory.mktemp("memory") / "wide", WORDS, LAYERS)
 
 
-def run(command: str, store: Path, room: int, max_memory: int) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", SCRIPT, command, str(store), str(room), str(max_memory)]
+@pytest.fixture(scope="module")
+def small_store(tmp_path_factory):
+    """Few words, but many neurons to cluster."""
+    return random_store(tmp_path_factory.mktemp("memory") / "short", 300, CLUSTERED)
+
+
+def random_store(folder: Path, words: int, layers: int) -> ActivationStore:
+    sentences = [[("w" * (1 + n % 7)) + str(n % 11) for n in range(s, s + 10)] for s in range(0, words, 10)]
+    activations = np.random.default_rng(0).standard_normal((words, layers, WIDTH), dtype=np.float32)
+    return made_store(folder, sentences, activations, shard_words=100)
+
+
+@pytest.fixture(scope="module")
+def wide_model(tmp_path_factory):
+    """A model of many neurons and few weights."""
+    folder, tokenizer = tmp_path_factory.mktemp("memory") / "model", build_tokenizer("wordpiece")
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": BLOCKS, "num_attention_heads": 8, "intermediate_size": 8}
+    torch.manual_seed(0)
+    hf.BertModel(hf.BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(command: str, source: Path, room: int, max_memory: int) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", SCRIPT, command, str(source), str(room), str(max_memory), str(PAIRS)]
     return subprocess.run(arguments, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1", "HOME": "/tmp"})
 
 
+def test_redundancy_keeps_within_its_memory_or_says_what_it_needs(small_store):
+    kept = run("redundancy", small_store.path, 2 * TREE, TREE)
+    assert kept.returncode == 0, kept.stderr
+    refused = run("redundancy", small_store.path, TREE // 2, TREE // 2)
+    assert "refused: The step 'clustering' of 1,536 neurons" in refused.stderr
+    without = run("redundancy", small_store.path, TREE // 2, UNBOUND)
+    assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
 def test_a_comparison_keeps_within_its_memory(store):
     room = 2 * JOINT
     kept = run("compare", store.path, room, JOINT)
     assert kept.returncode == 0, kept.stderr
     assert int(kept.stdout) == LAYERS**2
-    without = run("compare", store.path, room, 0)
+    without = run("compare", store.path, room, UNBOUND)
     assert "out of memory" in without.stderr, "the limit limits nothing"
 
 
-def test_probes_keep_within_their_memory(store):
-    room = 3 * FEATURES
-    kept = run("probe", store.path, room, FEATURES // 8)
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["probe", "rank"])
+def test_probes_and_rankings_keep_within_their_memory(command, store):
+    kept = run(command, store.path, FEATURES, FEATURES // 8)
     assert kept.returncode == 0, kept.stderr
-    assert int(kept.stdout) == LAYERS + 1
+    without = run(command, store.path, FEATURES, UNBOUND)
+    assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
+def test_retrieval_keeps_within_its_memory(wide_model):
+    kept = run("retrieval", wide_model, MEANS // 2, MEANS // 8)
+    assert kept.returncode == 0, kept.stderr
+    without = run("retrieval", wide_model, MEANS // 2, UNBOUND)
+    assert "out of memory" in without.stderr, "the limit limits nothing"

@@ -6,17 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import xxhash
 from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
-from residuum.engine import Workers, as_engine, run_tasks
+from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, PARTS, Examples, Splits
 from residuum.maths.features import Features
-from residuum.maths.penalty_search import PenaltyScore, search_penalty
+from residuum.maths.penalty_search import PenaltyScore, penalty_grid, search_penalty
 from residuum.maths.probe_scores import (
     ClassScores,
     NumberScores,
@@ -29,7 +30,7 @@ from residuum.maths.probe_scores import (
 )
 from residuum.maths.probing import Probe, Recipe, TrainedProbe, battery_bytes, predict_probes, train_probes
 from residuum.maths.statistics import Interval, bootstrap
-from residuum.maths.targets import ControlTask, Target, class_target, control_task, number_target
+from residuum.maths.targets import ControlTask, Target, class_target, number_target, varied_control_task
 
 TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
@@ -95,17 +96,40 @@ class Bench:
 
     @cached_property
     def control(self) -> ControlTask | None:
-        """A random label per word type; None for sentences, which hardly ever recur, and for numbers."""
-        if self.splits.regression or self.splits.task.unit == "sentence":
+        """A random label per word type; None for sentences, which hardly ever recur, and for numbers.
+
+        None also where the training words are so few, or so often of one class, that no draw gives them two labels.
+        """
+        if not self._may_have_control:
             return None
-        assert not isinstance(self.splits.train.labels, np.ndarray)
-        return control_task(self.splits.train.labels, self.seed)
+        train = self.splits.train
+        assert not isinstance(train.labels, np.ndarray)
+        return varied_control_task(train.labels, train.words, self.seed)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What identifies the data in a result's settings, with a note where a control task had to be left out."""
+        facts = self.splits.facts
+        if not self._may_have_control or self.control is not None:
+            return facts
+        n_types = len(set(self.splits.train.words))
+        note = f"there is no control task: random labels of the {n_types} word types of the training part are all one"
+        return facts | {"notes": [*facts["notes"], note]}
+
+    @property
+    def _may_have_control(self) -> bool:
+        labels = self.splits.train.labels
+        return self.splits.task.unit == "word" and not isinstance(labels, np.ndarray) and len(set(labels)) > 1
 
     def features(self, part: str) -> Features:
         """The features of `train`, `dev` or `test`, read when they are first asked for."""
         if part not in self._held:
             self._held[part] = self._examples(part).features(self._room(part))
         return self._held[part]
+
+    def outline(self, part: str) -> Features:
+        """What `features` will be, in shape and kind, without reading any."""
+        return self._held[part] if part in self._held else self._examples(part).outline(self._room(part))
 
     def truth(self, part: str, target: str = TASK) -> np.ndarray:
         """The true classes (as numbers, −1 where training has no such label) or values of a part."""
@@ -129,13 +153,14 @@ class Bench:
         if self.workers is None:
             return train_probes(self.features("train"), targets, probes, self.recipe)
         cells = probe_cells(probes, [self._n_weights(probe, targets) for probe in probes])
-        if as_engine(self.workers).alone:
+        engine = self.trainers
+        if engine.alone:
             task = partial(train_probes, self.features("train"))
         else:
             task = partial(_train_here, replace(self.splits.train, labels=()), self._room("train"))
         arguments = [(targets, [probes[i] for i in cell], self.recipe) for cell in cells]
         trained = {}
-        for cell, found in zip(cells, run_tasks(task, arguments, self.workers), strict=True):
+        for cell, found in zip(cells, run_tasks(task, arguments, engine), strict=True):
             trained |= dict(zip(cell, found, strict=True))
         return [replace(trained[i], probe=probe) for i, probe in enumerate(probes)]
 
@@ -160,17 +185,17 @@ class Bench:
         train, dev = self.features("train"), self.features("dev")
         return search_penalty(train, self.targets[TASK], dev, self.truth("dev"), seed=self.seed, recipe=self.recipe)
 
+    @property
+    def penalty_probes(self) -> list[Probe]:
+        """The probes that `search_penalty` trains."""
+        return penalty_grid(TASK, seed=self.seed)
+
     def interval(self, scores: Score | Sequence[Score], part: str, resamples: int = 1000) -> Interval:
         """The 95 % bootstrap interval, over sentences, of a probe's score, or of the mean score of several seeds."""
         scores = [scores] if isinstance(scores, Score) else scores
         if isinstance(scores[0].details, NumberScores):
-            truth = self.truth(part)
-            return bootstrap(
-                lambda chosen: float(np.mean([pearson_score(s.predicted[chosen], truth[chosen]) for s in scores])),
-                len(truth),
-                resamples=resamples,
-                rng=self.seed,
-            )
+            predicted, sentences = [s.predicted for s in scores], self._examples(part).sentences
+            return pearson_interval(predicted, self.truth(part), sentences, resamples=resamples, seed=self.seed)
         correct = np.mean([s.details.correct for s in scores if isinstance(s.details, ClassScores)], axis=0)
         return accuracy_interval(correct, self._examples(part).sentences, resamples=resamples, seed=self.seed)
 
@@ -198,16 +223,31 @@ class Bench:
             n_probes=len(probes),
             n_examples=n_examples,
             n_weights=n_weights,
-            n_bytes=battery_bytes(self.features("train"), self.targets, probes),
+            n_bytes=battery_bytes(self.outline("train"), self.targets, probes),
             seconds=steps * (n_weights * seconds_per_weight(self.recipe.batch_size) + OVERHEAD),
         )
+
+    @property
+    def trainers(self) -> Engine:
+        """As many of this machine's workers as may hold the training part at once; each of a cluster has its own room.
+
+        They are fewer where memory is short, and not given less each: the windows decide what is learnt.
+        """
+        engine = as_engine(self.workers)
+        return engine if engine.client else replace(engine, workers=min(engine.workers, self._copies))
+
+    @property
+    def _copies(self) -> int:
+        """How often the training part (a window of it, where it is long) fits the memory."""
+        held = 4 * len(self.splits.train) * self.splits.layout.n_neurons
+        return copies_that_fit(min(held, self._room("train")), self.max_memory)
 
     @cached_property
     def _held(self) -> dict[str, Features]:
         return {}
 
     def _room(self, part: str) -> int:
-        """The bytes of activations that a part may hold; as many in each worker, for they decide the windows."""
+        """The bytes of activations that a part may hold; whoever reads it, for they decide the windows."""
         total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
         return self.max_memory * len(self._examples(part)) // total
 
@@ -225,6 +265,11 @@ class Bench:
             return Score(probe, details.pearson, details, predicted)
         details = class_scores(predicted, truth, probe.n_classes)
         return Score(probe, details.accuracy, details, predicted)
+
+
+def copies_that_fit(held: int, max_memory: int) -> int:
+    """How many processes may hold so many bytes each; one may always."""
+    return max(1, max_memory // max(1, held))
 
 
 def same_examples(a: Splits, b: Splits) -> bool:
@@ -288,6 +333,27 @@ def accuracy_interval(
     return bootstrap(
         lambda chosen: right[chosen].sum() / sizes[chosen].sum(), len(sizes), resamples=resamples, rng=seed
     )
+
+
+def pearson_interval(
+    predicted: Sequence[np.ndarray],
+    truth: np.ndarray,
+    sentences: Int[np.ndarray, " example"],
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """The bootstrap interval of Pearson's r, the mean of several predictions' ones, whole sentences being drawn."""
+    order = np.argsort(sentences, kind="stable")
+    _, starts, sizes = np.unique(sentences[order], return_index=True, return_counts=True)
+
+    def correlation(chosen: Int[np.ndarray, " sentence"]) -> float:
+        lengths = sizes[chosen]
+        before = np.cumsum(lengths) - lengths
+        rows = order[np.repeat(starts[chosen] - before, lengths) + np.arange(lengths.sum())]
+        return float(np.mean([pearson_score(own[rows], truth[rows]) for own in predicted]))
+
+    return bootstrap(correlation, len(starts), resamples=resamples, rng=seed)
 
 
 def parse_penalty(text: str) -> tuple[float, float] | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from residuum.engine import Engine
+from residuum.errors import MemoryLimitError
 from residuum.maths.clustering import cluster_correlation
 from residuum.maths.layer_blocks import scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
@@ -21,22 +22,36 @@ from residuum.maths.similarity import array_similarity_matrix, similarity_matric
 
 TREE_NEURONS = 1000
 """Neurons that are clustered to measure the speed of clustering."""
+PRODUCT_SIDE = 1024
+"""Rows and columns of the matrices whose product tells how many operations a second this machine does."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the work: `seconds` of one worker, in so many tasks; bytes of memory in each process, and on disk."""
+    """A part of the work: `seconds` of one worker, in so many tasks; bytes of memory in each process, and on disk.
+
+    `at_once` is how many workers may take it together, where memory bounds that.
+    """
 
     name: str
     seconds: float
     tasks: int = 1
     memory: int = 0
     disk: int = 0
+    at_once: int | None = None
+
+    def processes(self, workers: int) -> int:
+        """How many of the workers have something to do."""
+        return min(workers, self.tasks, self.at_once or workers)
 
     def lasts(self, workers: int) -> float:
         """The seconds that it lasts when so many workers take the tasks in turn."""
-        rounds = -(-self.tasks // workers)
+        rounds = -(-self.tasks // self.processes(workers))
         return self.seconds * rounds / self.tasks
+
+    def times(self, count: float) -> Step:
+        """The same work done so often, one after the other."""
+        return replace(self, seconds=self.seconds * count)
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,7 @@ class Cost:
     what: str
     steps: tuple[Step, ...]
     workers: int = 1
+    elsewhere: bool = False  # whether the workers are those of a cluster, each with memory of its own
 
     @property
     def seconds(self) -> float:
@@ -56,6 +72,13 @@ class Cost:
     def memory(self) -> int:
         """The most bytes that one process holds."""
         return max(step.memory for step in self.steps)
+
+    @property
+    def largest(self) -> tuple[Step, int]:
+        """The step that holds most on one machine, all of its processes together, and how many bytes."""
+        held = {step: step.memory * step.processes(1 if self.elsewhere else self.workers) for step in self.steps}
+        step = max(held, key=lambda one: held[one])
+        return step, held[step]
 
     @property
     def disk(self) -> int:
@@ -73,6 +96,17 @@ class Cost:
         return "\n".join([f"{self.what}: {total}", *rows])
 
 
+def within(cost: Cost, limit: int | None, remedy: str = "Allow more, or give it less to do at once") -> Cost:
+    """The cost itself, where no part of it holds more than `limit` bytes; else an error that names the part."""
+    step, held = cost.largest
+    if limit is None or held <= limit:
+        return cost
+    raise MemoryLimitError(
+        f"The step {step.name!r} of {cost.what} needs {_exactly(held)} of memory, but --max-memory allows "
+        f"{_exactly(limit)}. {remedy}."
+    )
+
+
 def duration(seconds: float) -> str:
     """Seconds as one would say them."""
     for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
@@ -87,6 +121,34 @@ def size(n_bytes: float) -> str:
         if n_bytes >= length:
             return f"{n_bytes / length:.1f} {unit}"
     return f"{n_bytes / 1e6:.0f} MB"
+
+
+def _exactly(n_bytes: float) -> str:
+    """Bytes with so many digits that two that differ are told apart."""
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
+
+
+def spread(n: int, k: int) -> list[int]:
+    """At most k of n places, evenly from the first to the last: a sample to measure on."""
+    return np.unique(np.linspace(0, n - 1, min(k, n)).round().astype(int)).tolist()
+
+
+def timed(work: Callable[[], object]) -> float:
+    """The seconds of a piece of work, done once."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def operations_a_second(seconds: float = 0.2) -> float:
+    """What this machine does now, with all threads: multiplications and additions of a float32 product."""
+    a = np.ones((PRODUCT_SIDE, PRODUCT_SIDE), np.float32)
+    np.matmul(a, a)
+    products, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds or not products:
+        np.matmul(a, a)
+        products += 1
+    return products * 2 * PRODUCT_SIDE**3 / elapsed
 
 
 def moments_step(
@@ -164,9 +226,4 @@ def _random_layers(widths: Sequence[int], seed: int = 0) -> list[np.ndarray]:
 
 
 def _quickest(work: Callable[[], object], times: int = 3) -> float:
-    found = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return min(timed(work) for _ in range(times))

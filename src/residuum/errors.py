@@ -2,7 +2,9 @@
 
 ResiduumError
 ├── SettingError   an option or argument has a value that cannot be used
+│   └── MemoryLimitError   it would hold more than --max-memory allows
 ├── CorpusError    a text, treebank or table cannot be read, or two do not match
+│   └── MissingSplitError   a dataset has no part of that name
 ├── ModelError     a model or tokenizer cannot be loaded or used this way
 ├── StoreError     an activation store or a run folder is damaged, missing or of another kind
 └── DataError      the numbers cannot be analysed: NaN, one class, too few words
@@ -19,8 +21,16 @@ class SettingError(ResiduumError, ValueError):
     """An option or argument has a value that cannot be used."""
 
 
+class MemoryLimitError(SettingError):
+    """The work would hold more memory than was allowed."""
+
+
 class CorpusError(ResiduumError, ValueError):
     """A text, treebank or table cannot be read, or two of them do not match."""
+
+
+class MissingSplitError(CorpusError):
+    """A dataset has no part of that name."""
 
 
 class ModelError(ResiduumError):

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.corpus import Corpus, read_corpus
+from residuum.costs import Cost, Step, spread, timed
 from residuum.errors import SettingError
 from residuum.maths.angular import AngularAccumulator, least_turning_run
 from residuum.maths.moments import MomentsAccumulator
 from residuum.maths.similarity import similarity_matrix
 from residuum.results import Result, Run, finished_run, write_run
+from residuum.tasks import TaskCorpora, read_task
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
@@ -74,14 +76,14 @@ def prune(
     _check_choice(drop, keep, by, corpus, task)
     network, tokenizer = load_whole(model)
     n_layers = layer_count(network)
-    text = read_corpus(corpus, limit=limit) if isinstance(corpus, str | Path) and by != "probe" else corpus
+    text = None if corpus is None else _text_of(corpus, task, limit, seed)
     config = {
         "model": str(model),
         "weights": _fingerprint(network, tokenizer),
         "drop": drop,
         "keep": keep,
         "by": by,
-        "corpus": text.fingerprint if isinstance(text, Corpus) else text and str(text),
+        "corpus": _fingerprints(text),
         "task": task,
         "limit": limit,
         "seed": seed,
@@ -94,9 +96,54 @@ def prune(
         n_dropped = _number_dropped(drop, keep, n_layers)
         assert text is not None, "checked above"
         reader = _on_device(network, tokenizer, device)
-        measure = partial(_probe_gain, task=task or "", limit=limit, seed=seed) if by == "probe" else _READINGS[by]
+        measure = partial(_probe_gain, task=task or "", seed=seed) if by == "probe" else _READINGS[by]
         kept, values = _measured(measure(reader, text, n_dropped), n_layers)
     return Pruning(Path(out), _write(network, tokenizer, kept, values, config, Path(out)))
+
+
+def prune_cost(
+    model: str | Path,
+    *,
+    drop: str | int | None = None,
+    keep: str | int | None = None,
+    by: str | None = None,
+    corpus: Corpus | str | Path | None = None,
+    task: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+) -> Cost:
+    """What `prune` would take: measuring on a few sentences, or a probe's work, and writing the model."""
+    from residuum.surgery import load_whole
+
+    _check_choice(drop, keep, by, corpus, task)
+    network, tokenizer = load_whole(model)
+    weights = 4 * network.num_parameters()
+    steps = [Step("writing", 0.0, memory=weights, disk=weights)]
+    if by is not None:
+        assert corpus is not None, "checked above"
+        text = _text_of(corpus, task, limit, seed)
+        reader = _on_device(network, tokenizer, device)
+        of_probe = isinstance(text, TaskCorpora)
+        steps = (_probe_steps(reader, text, task or "") if of_probe else [_reading_step(reader, text, by)]) + steps
+    return Cost(f"{Path(model).name}, by {by or 'position'}", tuple(steps))
+
+
+def _reading_step(model: Model, corpus: Corpus, by: str) -> Step:
+    few = corpus.select(spread(len(corpus), PIECE))
+    seconds = timed(lambda: _READINGS[by](model, few, 1))
+    return Step("reading", seconds * len(corpus) / len(few), memory=4 * model.n_parameters)
+
+
+def _probe_steps(model: Model, corpora: TaskCorpora, task: str) -> list[Step]:
+    from residuum.engine import HERE
+    from residuum.examples import MEMORY
+    from residuum.maths.probing import Recipe
+    from residuum.task_costs import Training, labelled_data
+
+    data = labelled_data(model, corpora, task)
+    probes = Training(data, Recipe(), MEMORY, HERE).step("probes", data.layout.widths, 1)
+    return [*data.reading, probes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +168,21 @@ def _check_choice(drop: Any, keep: Any, by: str | None, corpus: Any, task: str |
     if (task is None) == (by == "probe"):
         needed = "needs a task whose labels are in the corpus" if by == "probe" else "uses no task; leave it out"
         raise SettingError(f"task is {task!r}; by {by!r} {needed}.")
+
+
+def _text_of(corpus: Corpus | str | Path, task: str | None, limit: int | None, seed: int) -> Corpus | TaskCorpora:
+    """The text that is measured on: of a probe's task in its three parts."""
+    if task is not None:
+        return read_task(task, corpus, limit=limit, seed=seed)
+    if isinstance(corpus, Corpus):
+        return corpus if limit is None else corpus.limit(limit)
+    return read_corpus(corpus, limit=limit)
+
+
+def _fingerprints(text: Corpus | TaskCorpora | None) -> str | dict[str, str] | None:
+    if isinstance(text, TaskCorpora):
+        return {part: corpus.fingerprint for part, corpus in text.items()}
+    return None if text is None else text.fingerprint
 
 
 def _number_dropped(drop: str | int | None, keep: str | int | None, n_layers: int) -> int:
@@ -156,14 +218,14 @@ def _turning(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
 _READINGS: dict[str, Callable[[Model, Any, int], Choice]] = {"cka": _likeness, "angular": _turning}
 
 
-def _probe_gain(model: Model, corpus: Any, n_dropped: int, *, task: str, limit: int | None, seed: int) -> Choice:
+def _probe_gain(model: Model, corpora: TaskCorpora, n_dropped: int, *, task: str, seed: int) -> Choice:
     """By how much a probe on each layer's output is better than one on its input, on held-out examples."""
     from residuum.batteries import TASK, Bench
     from residuum.examples import labelled_splits
     from residuum.maths.probing import Probe
 
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-        splits = labelled_splits(model, corpus, task, activations=folder, limit=limit, seed=seed, progress=False)
+        splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, progress=False)
         bench = Bench(splits, seed=seed)
         probes = [Probe(TASK, splits.layout.layer_slice(layer), seed=seed) for layer in range(model.n_layers + 1)]
         scores = np.array([score.value for score in bench.score(bench.train(probes), "dev")])

@@ -6,13 +6,13 @@ A model is loaded and reads a few words; of stores only words and labels are rea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import CELL_WEIGHTS, OVERHEAD, seconds_per_weight
+from residuum.batteries import CELL_WEIGHTS, OVERHEAD, copies_that_fit, seconds_per_weight
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import Engine, Workers, as_engine, cut_into_tasks
@@ -56,7 +56,7 @@ def probe_cost(
 ) -> Cost:
     """What `probe` would take with the same settings."""
     engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
-    training = _Training(found, recipe or Recipe(), max_memory, engine)
+    training = Training(found, recipe or Recipe(), max_memory, engine)
     layout, targets = found.layout, 1 + found.control
     single = [*layout.widths, layout.n_neurons]
     more = [len(layout.columns(layers)) for layers in layer_subsets(layout).values()] if subsets else []
@@ -65,7 +65,7 @@ def probe_cost(
         steps.insert(0, training.step("search of penalties", [layout.n_neurons] * 64, 1))
     if random_twin:
         steps += [*found.reading, training.step("probes of the twin", single, seeds)]
-    return Cost(found.name, (*found.reading, *steps), engine.width)
+    return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
 def rank_cost(
@@ -77,6 +77,7 @@ def rank_cost(
     shares: Sequence[float],
     seeds: int = 3,
     penalty: str = "",
+    random_twin: bool = False,
     recipe: Recipe | None = None,
     max_memory: int = MEMORY,
     workers: Workers = None,
@@ -84,17 +85,19 @@ def rank_cost(
 ) -> Cost:
     """What `rank_neurons` would take with the same settings."""
     engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
-    training = _Training(found, recipe or Recipe(), max_memory, engine)
+    training = Training(found, recipe or Recipe(), max_memory, engine)
     n, targets = found.layout.n_neurons, 1 + found.control
     sets = [max(1, round(share * n)) for _ in methods for share in shares for _ in ("top", "bottom")]
     steps = [
         training.step("probes of all neurons", [n] * targets, seeds),
-        training.step("top and bottom neurons", sets, 1),
+        training.step("top and bottom neurons", sets, seeds),
         training.minimal_set(seeds, targets),
     ]
     if penalty == "search":
         steps.insert(0, training.step("search of penalties", [n] * 64, 1))
-    return Cost(found.name, (*found.reading, *steps), engine.width)
+    if random_twin:
+        steps += [*found.reading, training.step("probes of the twin", [n, max(1, n // 10)], seeds)]
+    return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
 def redundancy_cost(
@@ -103,6 +106,7 @@ def redundancy_cost(
     task: str | Task | None = None,
     *,
     thresholds: Sequence[float],
+    random_twin: bool = False,
     seeds: int = 3,
     recipe: Recipe | None = None,
     max_memory: int = MEMORY,
@@ -118,14 +122,17 @@ def redundancy_cost(
         clustering_step(n, 16 * n**2),
     ]
     if task is not None:
-        training = _Training(found, recipe or Recipe(), max_memory, engine)
-        sets = [n, *layout.widths, *(max(1, round((1 - t) * n)) for t in thresholds)]
+        training = Training(found, recipe or Recipe(), max_memory, engine)
+        single = [n, *layout.widths]
+        sets = [*single, *(max(1, round((1 - t) * n)) for t in thresholds if t > 0)]
         steps += [training.step("probes", sets * targets, seeds), training.minimal_set(seeds, targets)]
-    return Cost(found.name, (*found.reading, *steps), engine.width)
+        if random_twin:
+            steps += [*found.reading, training.step("probes of the twin", single, seeds)]
+    return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
 @dataclass(frozen=True, eq=False)
-class _Training:
+class Training:
     """Batteries on the same data, at the speed of this machine."""
 
     data: LabelledData
@@ -145,6 +152,7 @@ class _Training:
             batches * (n_weights * seconds_per_weight(self.recipe.batch_size, self.engine.threads) + OVERHEAD * seeds),
             1 if self.engine.alone else cells,
             memory=held + 24 * (n_weights if self.engine.alone else n_weights // cells),
+            at_once=None if self.engine.client else self._copies(held),
         )
 
     def minimal_set(self, seeds: int, targets: int) -> Step:
@@ -153,7 +161,11 @@ class _Training:
         doubling = [n // 2**k for k in range(n.bit_length())]
         searched = self.step("search of the fewest neurons", doubling, 1)
         kept = self.step("", [max(1, n // 10)] * targets, seeds)
-        return Step(searched.name, searched.seconds + kept.seconds, searched.tasks, searched.memory)
+        return replace(searched, seconds=searched.seconds + kept.seconds)
+
+    def _copies(self, held: int) -> int:
+        """How many workers may hold the training part at once, of all three parts that take so many bytes."""
+        return copies_that_fit(held * self.data.n_train // max(1, self.data.n_examples), self.max_memory)
 
 
 def labelled_data(
@@ -183,7 +195,7 @@ def labelled_data(
         return _of_text(model, text, layers, as_engine(workers))
     task = named_task(task)
     corpora = data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)
-    return _of_corpora(model, corpora, task, layers, as_engine(workers))
+    return _of_corpora(model, corpora.as_pairs(), task, layers, as_engine(workers))
 
 
 def _of_store(store: ActivationStore) -> LabelledData:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residuum.corpus.streams import text_lines
+from residuum.corpus.streams import text_fingerprint, text_lines
+from residuum.costs import Cost, Step, timed
 from residuum.errors import SettingError
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.vocabularies import Vocabulary, changed_lines, count_pieces, cut_model, cut_vocabulary
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from transformers import PreTrainedModel
+
+FIRST_LINES = 5000
+"""Lines that are split to time the rest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,7 @@ def trim(
     config = {
         "model": f"{Path(model).name} {weights_fingerprint(network)}",
         "texts": [str(source) for source in sources],
+        "fingerprints": [text_fingerprint(source) for source in sources],
         "minimum_count": minimum_count,
     }
     if run := finished_run(out, "trim", config, fresh=fresh):
@@ -72,6 +77,30 @@ def trim(
     run = Run("trim", config, summary, {"pieces": piece_table(vocabulary, counts)})
     write_run(out, run)
     return Trimmed(run, Path(out))
+
+
+def trim_cost(model: str | Path, texts: str | Path | Sequence[str | Path], *, minimum_count: int = 1) -> Cost:
+    """What `trim` would take: pieces are counted and lines compared in the first ones, and the others only counted."""
+    from residuum.surgery import load_whole
+
+    sources = [texts] if isinstance(texts, str | Path) else list(texts)
+    network, tokenizer = load_whole(model)
+    lines: list[str] = []
+    n_lines = 0
+    for n_lines, line in enumerate(_lines(sources), 1):
+        if n_lines <= FIRST_LINES:
+            lines.append(line)
+    counts: list[np.ndarray] = []
+    counting = timed(lambda: counts.append(count_pieces(tokenizer, lines)))
+    vocabulary = cut_vocabulary(tokenizer, counts[0], minimum_count)
+    comparing = timed(lambda: changed_lines(tokenizer, vocabulary, lines))
+    more, weights = n_lines / max(1, len(lines)), 4 * network.num_parameters()
+    steps = (
+        Step("counting pieces", counting * more, memory=weights),
+        Step("smaller model", timed(lambda: cut_model(network, vocabulary)), memory=2 * weights, disk=weights),
+        Step("comparing lines", comparing * more, memory=2 * weights),
+    )
+    return Cost(f"{Path(model).name}: {n_lines:,} lines", steps)
 
 
 def trimming_summary(

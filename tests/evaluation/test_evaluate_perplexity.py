@@ -127,7 +127,7 @@ def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(folder,
 def test_the_same_run_again_returns_at_once(folder, text, tmp_path, monkeypatch):
     place = folder("bert", "masked")
     first = evaluate_perplexity(place, {"en": text}, out=tmp_path / "run", progress=False)
-    monkeypatch.setattr("residuum.evaluation.perplexity._line_losses", None)
+    monkeypatch.setattr("residuum.evaluation.perplexity.line_losses", None)
     again = evaluate_perplexity(place, {"en": text}, out=tmp_path / "run", progress=False)
     assert first.frame.equals(again.frame)
     assert first.run.summary["en"] == first.frame["perplexity"][0]

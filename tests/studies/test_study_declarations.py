@@ -61,7 +61,7 @@ def test_costs_follow_the_rule():
     one = Step("a", "", lambda kit: None, Load(read=1e6), model="small")
     every = Step("b", "", lambda kit: None, Load(read=1e6))
     sizes = {"small": 1e6, "large": 3e6}
-    assert step_minutes(every, sizes) > 3 * step_minutes(one, sizes)
+    assert step_minutes(every, sizes, 3e10) > 3 * step_minutes(one, sizes, 3e10)
 
 
 def test_parameters_are_those_of_the_blocks():

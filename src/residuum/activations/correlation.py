@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
+from residuum.costs import Cost, Step, within
 from residuum.engine import Workers, as_engine, cut_into_tasks, reduce_tasks
 from residuum.maths import clustering
 from residuum.maths.clustering import Clustering, Labels, cluster_correlation, moments_correlation
@@ -81,3 +82,18 @@ def _moments_of_shards(
         accumulator.update([layer if rows is None else layer[rows] for layer in store.shard(index)])
         advance(n)
     return accumulator.result()
+
+
+def clustering_bytes(n_neurons: int, widths: Sequence[int]) -> int:
+    """The most memory that clustering neurons holds: moments and correlation, or correlation and tree."""
+    square = 8 * n_neurons**2
+    moments = (square + 8 * sum(width**2 for width in widths)) // 2
+    return square + max(moments, square)  # scipy's linkage works on a copy of the condensed distances
+
+
+def check_room(store: ActivationStore, max_memory: int) -> None:
+    """Raise an error before anything is clustered where the neurons of a store are too many for the memory."""
+    n_neurons = sum(store.widths)
+    step = Step("clustering", 0.0, memory=clustering_bytes(n_neurons, store.widths))
+    remedy = "Allow more (16 bytes for each pair of neurons), or cluster fewer layers (--layers)"
+    within(Cost(f"{n_neurons:,} neurons of {store.name}", (step,)), max_memory, remedy)

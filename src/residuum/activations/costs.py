@@ -40,7 +40,7 @@ def extract_cost(
     extraction, engine = Extraction.of(model, corpus, layers, Settings(**settings)), as_engine(workers)
     name, text = extraction.model.name, extraction.corpus
     what = f"{name}: {text.n_words:,} words × {len(extraction.layers)} layers"
-    return Cost(what, (extraction_step(extraction, engine),), engine.width)
+    return Cost(what, (extraction_step(extraction, engine),), engine.width, engine.client is not None)
 
 
 def extraction_step(extraction: Extraction, engine: Engine) -> Step:

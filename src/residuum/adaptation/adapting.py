@@ -88,17 +88,17 @@ def adapt(
     `seeds` is how often all is done. Every strategy has its folder in `out`.
     """
     _check_one_process()
-    paths = _targets(source, target, language)
+    paths = target_students(source, target, language)
     strategies = named_strategies(strategy, one_model=target is None)
     few, settings = FewShot(tuple(few_shot), draws, save_few_shot), settings or AdaptationSettings()
     task = transfer_task(task)
     corpora = data if isinstance(data, TransferCorpora) else read_transfer(task, data, list(paths), seed=seed)
-    _check_languages(paths, corpora, few)
+    check_languages(paths, corpora, few)
     problem = problem_of(task, corpora.train)
-    group = _group(Student(str(source), problem, keep, settings.max_length, device), paths, teacher)
+    group = group_of(Student(str(source), problem, keep, settings.max_length, device), paths, teacher)
     common = {"task": task.name, "data": corpora.fingerprints(), **group.teaching, **settings.as_config()}
     plan = {"strategies": [one.name for one in strategies], "few_shot": list(few.sizes), "draws": few.draws}
-    config = {**common, **group.identities, **plan, "seeds": _seeds(seeds, seed)}
+    config = {**common, **group.identities, **plan, "seeds": seeds_from(seeds, seed)}
     out = Path(out)
     if run := finished_run(out, COMMAND, config, fresh=fresh):
         return Adaptation(out, run)
@@ -111,7 +111,7 @@ def adapt(
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class Group:
     """The source student, a target student for each language, and the teacher if there is one."""
 
     source: Student
@@ -120,11 +120,13 @@ class _Group:
 
     @property
     def identities(self) -> dict[str, Any]:
+        """What the students are, for a run's config."""
         targets = {name: student.identity for name, student in self.targets.items()}
         return {"source": self.source.identity, "targets": targets}
 
     @property
     def teaching(self) -> dict[str, Any]:
+        """Who the teacher is, for a run's config."""
         return {"teacher": None if self.teacher is None else self.teacher.identity}
 
     def trainings(self, strategy: Strategy) -> Iterator[tuple[str, list[Student], list[str]]]:
@@ -141,9 +143,9 @@ class _Group:
         return self.source if strategy.evaluates_source else self.targets[language]
 
 
-def _group(source: Student, targets: Mapping[str, str | Path], teacher: str | Path | None) -> _Group:
+def group_of(source: Student, targets: Mapping[str, str | Path], teacher: str | Path | None) -> Group:
     """The students of a run; nothing is taken off the teacher."""
-    return _Group(
+    return Group(
         source,
         {language: replace(source, path=str(path), _encoded={}) for language, path in targets.items()},
         None if teacher is None else replace(source, path=str(teacher), keep=None, _encoded={}),
@@ -151,7 +153,7 @@ def _group(source: Student, targets: Mapping[str, str | Path], teacher: str | Pa
 
 
 def _tables(
-    work: Work, group: _Group, strategies: Sequence[Strategy], few_shot: FewShot, seeds: Sequence[int], out: Path
+    work: Work, group: Group, strategies: Sequence[Strategy], few_shot: FewShot, seeds: Sequence[int], out: Path
 ) -> dict[str, pd.DataFrame]:
     """Train and score every strategy from every seed."""
     scores, curves, trainings = [], [], []
@@ -199,7 +201,7 @@ def _summary(problem: Problem, corpora: TransferCorpora, tables: dict[str, pd.Da
     }
 
 
-def _targets(
+def target_students(
     source: str | Path, target: str | Path | Mapping[str, str | Path] | None, language: str | Sequence[str] | None
 ) -> dict[str, str | Path]:
     """A student for each target language."""
@@ -216,7 +218,8 @@ def _targets(
     return dict.fromkeys(languages, source if target is None else target)
 
 
-def _check_languages(paths: Mapping[str, Any], corpora: TransferCorpora, few_shot: FewShot) -> None:
+def check_languages(paths: Mapping[str, Any], corpora: TransferCorpora, few_shot: FewShot) -> None:
+    """Raise an error unless there is data for each language, and enough of it for few-shot training."""
     if missing := [language for language in paths if language not in corpora.targets]:
         there = ", ".join(corpora.targets)
         raise SettingError(f"There is no data for the target language {missing[0]}; the corpora have {there}.")
@@ -224,7 +227,8 @@ def _check_languages(paths: Mapping[str, Any], corpora: TransferCorpora, few_sho
         few_shot.check_pool(corpora.targets[language].pool)
 
 
-def _seeds(count: int, first: int) -> list[int]:
+def seeds_from(count: int, first: int) -> list[int]:
+    """So many seeds from the first on."""
     if count < 1 or first < 0:
         raise SettingError(f"{count} seeds from {first} on; expected at least one, from 0 on.")
     return list(range(first, first + count))

@@ -51,7 +51,7 @@ def learn_zero_shot(
     if (run := finished_run(out, COMMAND, config, fresh=work.fresh)) and is_saved(out):
         discard_checkpoints(out)  # a kill may have come before
         return run
-    lesson = _lesson(work, students)
+    lesson = source_lesson(work, students)
     networks = [student.network(seed) for student in students]
     recipe = plan(strategy, networks, reduction=work.settings.reduction, seed=seed)
     training = _train(work, strategy, recipe, lesson, out, config, seed)
@@ -77,7 +77,7 @@ def learn_zero_shot(
     return run
 
 
-def _lesson(work: Work, students: Sequence[Student]) -> Lesson:
+def source_lesson(work: Work, students: Sequence[Student]) -> Lesson:
     """The source language's parts as the students read them, which must all read the same tokens."""
     first, corpora = students[0], work.corpora
     train, dev = first.encoded(corpora.train), first.encoded(corpora.dev)

@@ -9,6 +9,7 @@ import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import column, quiet_libraries
+from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     CorpusPath,
     Device,
@@ -17,6 +18,7 @@ from residuum.cli.options import (
     Format,
     Fresh,
     Limit,
+    MaxMemory,
     ModelName,
     Out,
     Processes,
@@ -59,6 +61,7 @@ def extract(
     format: Format = None,
     split: Split = None,
     limit: Limit = None,
+    max_memory: MaxMemory = None,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
@@ -83,8 +86,9 @@ def extract(
         "shard_words": shard_words,
     }
     with opened_engine(engine, workers, scheduler) as where:
-        if estimate:
-            typer.echo(str(extract_cost(network, sentences, workers=where, **settings)))
+        if only_estimated(
+            estimate, max_memory, lambda: extract_cost(network, sentences, workers=where, **settings)
+        ):
             return
         store = run(network, sentences, out, max_loss=max_loss, workers=where, fresh=fresh, **settings)
     left_out = ", ".join(f"{count:,} {what}" for what, count in sentences.skipped.items() if count)
@@ -128,8 +132,8 @@ def import_(
 
 @app.command()
 def export(
-    store: Annotated[Path, typer.Argument(help="An activation store.", metavar="DIR")],
-    target: Annotated[Path, typer.Argument(help="A .hdf5, .json, .npz or .arrow file to write.", metavar="FILE")],
+    store: Annotated[str, typer.Argument(help="An activation store: a folder or an address.", metavar="STORE")],
+    target: Annotated[str, typer.Argument(help="A .hdf5, .json, .npz or .arrow file to write.", metavar="FILE")],
 ) -> None:
     """Write a store's activations for another program: NeuroX HDF5 or JSON, npz, Arrow."""
     from residuum.activations.exchange import export_activations

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import app, evaluate_app
 from residuum.cli.arguments import named_texts, names, numbers, quiet_libraries
-from residuum.cli.options import Device, Fresh, Limit, Out, Seed
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Device, Estimate, Fresh, Limit, MaxMemory, Out, Seed
 from residuum.errors import SettingError
 
 if TYPE_CHECKING:
@@ -90,11 +92,14 @@ def adapt(
     few_shot_learning_rate: Annotated[float, typer.Option(help="Of AdamW, on the few examples.")] = 2e-5,
     seed: Seed = 0,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Learn a task in one language, carry it to the students of others, and score it there."""
     from residuum.adaptation import AdaptationSettings, read_transfer
     from residuum.adaptation import adapt as run
+    from residuum.adaptation.costs import adapt_cost
 
     quiet_libraries()
     students = named_texts(target) if target else None
@@ -116,22 +121,18 @@ def adapt(
         limit=limit,
         seed=seed,
     )
-    result = run(
-        source,
-        students,
-        task=task,
-        out=out,
-        data=corpora,
-        language=names(language) if language else None,
-        strategy=strategy,
-        teacher=teacher,
-        keep=keep,
-        few_shot=[int(k) for k in numbers(few_shot)] if few_shot else (),
-        draws=draws,
-        save_few_shot=save_few_shot,
-        seeds=seeds,
-        seed=seed,
-        settings=AdaptationSettings(
+    options: dict[str, Any] = {
+        "task": task,
+        "data": corpora,
+        "language": names(language) if language else None,
+        "strategy": strategy,
+        "teacher": teacher,
+        "keep": keep,
+        "few_shot": [int(k) for k in numbers(few_shot)] if few_shot else (),
+        "draws": draws,
+        "seeds": seeds,
+        "seed": seed,
+        "settings": AdaptationSettings(
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -144,9 +145,18 @@ def adapt(
             few_shot_batch_size=few_shot_batch_size,
             few_shot_learning_rate=few_shot_learning_rate,
         ),
-        device=device,
+        "device": device,
+    }
+    if only_estimated(estimate, max_memory, lambda: adapt_cost(source, students, **options)):
+        return
+    result = run(
+        source,
+        students,
+        out=out,
+        save_few_shot=save_few_shot,
         fresh=fresh,
         say=lambda text: typer.echo(text, err=True),
+        **options,
     )
     _show(result)
     typer.echo(f"All is in {out}.")
@@ -165,12 +175,18 @@ def evaluate_adapted(
     ] = None,
     limit: Limit = None,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Score a student that has learnt a task on another file."""
     from residuum.adaptation import evaluate_adapted as run
+    from residuum.adaptation.costs import evaluate_adapted_cost
 
     quiet_libraries()
+    cost = partial(evaluate_adapted_cost, folder, data, student=student, limit=limit, device=device)
+    if only_estimated(estimate, max_memory, cost):
+        return
     result = run(folder, data, student=student, limit=limit, device=device, out=out, fresh=fresh)
     for row in result.tables["scores"].to_dict("records"):
         typer.echo(f"{row['metric']}: {row['value']:.4f}")

@@ -40,3 +40,19 @@ def numbers(text: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(f"found {text!r}; expected numbers separated by commas.") from None
+
+
+def two_numbers(text: str) -> tuple[float, float]:
+    """`0.9,0.1` as a pair."""
+    found = numbers(text)
+    if len(found) != 2:
+        raise typer.BadParameter(f"found {text!r}; expected two numbers separated by a comma.")
+    return found[0], found[1]
+
+
+def named_values(text: str) -> dict[str, str]:
+    """`sw=Bantu,eu=Basque` as a mapping."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and value.strip() for name, _, value in pairs):
+        raise typer.BadParameter(f"found {text!r}; expected NAME=VALUE, several separated by commas.")
+    return {name.strip(): value.strip() for name, _, value in pairs}

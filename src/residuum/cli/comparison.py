@@ -8,6 +8,7 @@ import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     Activations,
     BatchSize,
@@ -150,41 +151,48 @@ def diff(
     device: Device = "auto",
     format: Format = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Show what fine-tuning, pruning or distillation changed: probes, salient neurons, similarity, and a report."""
     from residuum.differences import diff as run
+    from residuum.differences.costs import diff_cost
     from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.reports import report
 
     quiet_libraries()
     with opened_engine(engine, workers, scheduler) as where:
+        options: dict[str, Any] = {
+            "measures": measures,
+            "groups": groups,
+            "shares": numbers(shares),
+            "seeds": seeds,
+            "seed": seed,
+            "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            "dev": dev,
+            "test": test,
+            "format": format,
+            "limit": limit,
+            "device": device,
+            "workers": where,
+            "max_memory": int(max_memory * 1e9),
+            "layers": layers,
+        }
+        if only_estimated(estimate, None, lambda: diff_cost(sources, corpus, names(tasks), **options)):
+            return
         result = run(
             sources,
             corpus,
             names(tasks),
-            measures=measures,
-            groups=groups,
             thresholds=numbers(thresholds),
-            shares=numbers(shares),
             delta=delta,
             penalty=penalty,
-            seeds=seeds,
-            seed=seed,
-            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
             out=out,
             activations=activations,
-            dev=dev,
-            test=test,
-            format=format,
-            limit=limit,
-            device=device,
-            workers=where,
-            max_memory=int(max_memory * 1e9),
             fresh=fresh,
             say=typer.echo,
-            layers=layers,
+            **options,
         )
     typer.echo(result.text())
     page = report([out], out / "report.html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,14 +10,15 @@ import typer
 
 from residuum.cli.app import app, study_app
 from residuum.cli.arguments import named_texts, names, quiet_libraries
-from residuum.cli.options import Device, Fresh, Out
-from residuum.errors import SettingError
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Device, Estimate, Fresh, MaxMemory, Out
 
 
 @app.command()
 def distill(
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The folder to write; not needed with --dry-run.")
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to write, unless CONFIG names one; an estimate needs none."),
     ] = None,
     config: Annotated[
         Path | None, typer.Argument(help="A YAML file of settings; options below override it.", metavar="[CONFIG]")
@@ -46,6 +48,8 @@ def distill(
         bool, typer.Option("--dry-run", help="Only show parameters, memory, time a step and the layer map.")
     ] = False,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Distil one multilingual teacher into small students of your languages that share a space."""
@@ -72,11 +76,16 @@ def distill(
     if dry_run:
         typer.echo(str(plan(settings, device=device)))
         return
-    if out is None:
-        raise SettingError("No folder to write was given; add --out, or --dry-run to see what the run would cost.")
+    if only_estimated(estimate, max_memory, lambda: plan(settings, device=device).cost):
+        return
     result = run(settings, out, device=device, fresh=fresh)
     for name, folder in result.students.items():
         typer.echo(f"Student {name} is in {folder}.")
+    for name, trimmed in result.run.summary.get("trimming", {}).items():
+        typer.echo(
+            f"Trimming saved {trimmed['parameters saved']:,} parameters of student {name}; characters without a piece "
+            f"become {trimmed['characters without a piece become']}."
+        )
     for name, value in result.run.summary.items():
         if name.startswith(("perplexity", "retrieval")):
             typer.echo(f"{name}: {value:.4g}")
@@ -88,12 +97,18 @@ def study_distillation(
     out: Out,
     tables: Annotated[str, typer.Option(help="Tables of Bui (2022): 4.7 (losses), 4.8 (ablations).")] = "4.7,4.8",
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Distil with every loss and without every part of the method, and compare the scores."""
     from residuum.studies.monolingual_students import study_distillation as run
+    from residuum.studies.monolingual_students import study_distillation_cost
 
     quiet_libraries()
+    cost = partial(study_distillation_cost, config, tables=names(tables), device=device)
+    if only_estimated(estimate, max_memory, cost):
+        return
     found = run(config, out, tables=names(tables), device=device, fresh=fresh, say=typer.echo)
     for row in found.tables["scores"].to_dict("records"):
         typer.echo(f"{row['row']}: {row['score']} {row['subject']} {row['value']:.4g}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import evaluate_app
 from residuum.cli.arguments import column, named_texts, quiet_libraries
-from residuum.cli.options import Device, Fresh, Limit, ModelName, Out, Seed
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Device, Estimate, Fresh, Limit, MaxMemory, ModelName, Out, Seed
 
 
 @evaluate_app.command("retrieval")
@@ -43,41 +44,43 @@ def evaluate_retrieval(
         bool, typer.Option(help="Whether [CLS], [SEP] and their like count in the mean that `cosine` compares.")
     ] = True,
     resamples: Annotated[int, typer.Option(help="Bootstrap samples of each interval.", min=2)] = 1000,
-    max_memory: Annotated[float, typer.Option(help="Gigabytes of token states; more wait in files.", min=0)] = 2.0,
+    max_memory: Annotated[
+        float, typer.Option(help="Gigabytes of sentences' means and token states; more wait in files.", min=0)
+    ] = 2.0,
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Let every sentence look for its translation among all others, in both directions."""
     from residuum.evaluation import evaluate_retrieval as run
     from residuum.evaluation import read_pairs
+    from residuum.evaluation.costs import retrieval_cost
 
     *models, pairs = models_and_pairs
     if not 1 <= len(models) <= 2:
         raise typer.BadParameter(f"found {len(models)} models and pairs; expected one or two models, then the pairs.")
     quiet_libraries()
-    result = run(
-        models[0],
-        read_pairs(
-            pairs,
-            translations,
-            only=only.split(",") if only else None,
-            text=column(text),
-            pair=column(pair),
-            limit=limit,
-        ),
-        target_model=models[1] if len(models) == 2 else None,
-        score=score,
-        layers=layers,
-        special_tokens=special_tokens,
-        resamples=resamples,
-        max_memory=int(max_memory * 1e9),
-        device=device,
-        seed=seed,
-        out=out,
-        fresh=fresh,
+    sentences = read_pairs(
+        pairs,
+        translations,
+        only=only.split(",") if only else None,
+        text=column(text),
+        pair=column(pair),
+        limit=limit,
     )
+    settings: dict[str, Any] = {
+        "target_model": models[1] if len(models) == 2 else None,
+        "score": score,
+        "layers": layers,
+        "special_tokens": special_tokens,
+        "max_memory": int(max_memory * 1e9),
+        "device": device,
+    }
+    if only_estimated(estimate, None, lambda: retrieval_cost(models[0], sentences, **settings)):
+        return
+    result = run(models[0], sentences, resamples=resamples, seed=seed, out=out, fresh=fresh, **settings)
     for row in result.frame.to_dict("records"):
         typer.echo(
             f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
@@ -105,24 +108,20 @@ def evaluate_perplexity(
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Measure how well a language model predicts texts: masked or causal, as the model is."""
     from residuum.evaluation import evaluate_perplexity as run
+    from residuum.evaluation.costs import perplexity_cost
 
     quiet_libraries()
-    result = run(
-        model,
-        named_texts(texts),
-        masking=masking,
-        share=share,
-        limit=limit,
-        resamples=resamples,
-        device=device,
-        seed=seed,
-        out=out,
-        fresh=fresh,
-    )
+    named = named_texts(texts)
+    settings: dict[str, Any] = {"masking": masking, "share": share, "limit": limit, "device": device, "seed": seed}
+    if only_estimated(estimate, max_memory, lambda: perplexity_cost(model, named, **settings)):
+        return
+    result = run(model, named, resamples=resamples, out=out, fresh=fresh, **settings)
     for row in result.frame.to_dict("records"):
         between = f"({row['low']:.2f} to {row['high']:.2f})"
         typer.echo(f"{row['text']}: perplexity {row['perplexity']:.2f} {between}, {row['tokens']:,} tokens")

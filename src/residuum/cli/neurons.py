@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     Activations,
     BatchSize,
@@ -31,6 +32,7 @@ from residuum.cli.options import (
     Seed,
     Seeds,
     SourceName,
+    Split,
     Standardize,
     TaskName,
     Test,
@@ -58,6 +60,9 @@ def rank(
         str, typer.Option(help="Neurons to describe, such as 3:17,5:2; else the first of the ranking.")
     ] = "",
     cards: Annotated[int, typer.Option(help="How many neurons to describe where none is named.", min=0)] = 10,
+    random_twin: Annotated[
+        bool, typer.Option("--random-twin", help="Score the same model with random weights too.")
+    ] = False,
     sample: Annotated[int, typer.Option(help="Words for the gaussian and iou rankings.", min=2)] = 20_000,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net, or search (on the dev part).")] = "1e-5,1e-5",
     norm: Norm = "squared",
@@ -95,6 +100,7 @@ def rank(
                 shares=numbers(shares),
                 seeds=seeds,
                 penalty=penalty,
+                random_twin=random_twin,
                 recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
                 max_memory=int(max_memory * 1e9),
                 workers=where,
@@ -120,6 +126,7 @@ def rank(
             sample=sample,
             neurons=names(neurons),
             cards=cards,
+            random_twin=random_twin,
             recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
             out=out,
             activations=activations,
@@ -135,6 +142,46 @@ def rank(
             limit=limit,
             device=device,
         )
+    typer.echo(result.text())
+    typer.echo(f"The tables are in {out}.")
+
+
+@app.command()
+def describe(
+    source: Annotated[str, typer.Argument(help="A model, or an activation store.", metavar="SOURCE")],
+    neurons: Annotated[str, typer.Option(help="The neurons, such as 3:17,5:2.")],
+    out: Out,
+    corpus: Annotated[str | None, typer.Argument(help="What a model reads.", metavar="CORPUS")] = None,
+    max_memory: HeldMemory = 4.0,
+    activations: Activations = None,
+    workers: Processes = None,
+    engine: EngineName = "local",
+    scheduler: Scheduler = None,
+    device: Device = "auto",
+    format: Format = None,
+    split: Split = None,
+    limit: Limit = None,
+    estimate: Estimate = False,
+    fresh: Fresh = False,
+) -> None:
+    """Show which words some neurons react to, and in which sentences most; no labels are needed."""
+    from residuum.engine import opened_engine
+    from residuum.ranking import neuron_cards as run
+    from residuum.ranking.costs import cards_cost
+
+    quiet_libraries()
+    with opened_engine(engine, workers, scheduler) as where:
+        options: dict[str, Any] = {
+            "max_memory": int(max_memory * 1e9),
+            "workers": where,
+            "format": format,
+            "split": split,
+            "limit": limit,
+            "device": device,
+        }
+        if only_estimated(estimate, None, lambda: cards_cost(source, corpus, names(neurons), **options)):
+            return
+        result = run(source, corpus, names(neurons), out=out, activations=activations, fresh=fresh, **options)
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
@@ -164,6 +211,7 @@ def ablate(
     draws: Annotated[int, typer.Option(help="How many sets of the same size are drawn by lot.", min=0)] = 3,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
     norm: Norm = "squared",
+    seeds: Seeds = 3,
     epochs: Epochs = 10,
     batch_size: BatchSize = 128,
     learning_rate: LearningRate = 1e-3,
@@ -174,36 +222,44 @@ def ablate(
     device: Device = "auto",
     format: Format = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Silence neurons in the running model and measure a task again: is what they encode also used?"""
     from residuum.maths.probing import Recipe
     from residuum.ranking import ablate as run
+    from residuum.ranking.costs import ablate_cost
 
     quiet_libraries()
+    options: dict[str, Any] = {
+        "neurons": names(neurons),
+        "shares": numbers(shares),
+        "retrain": retrain,
+        "draws": draws,
+        "seeds": seeds,
+        "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        "max_memory": int(max_memory * 1e9),
+        "seed": seed,
+        "device": device,
+        "dev": dev,
+        "test": test,
+        "format": format,
+        "limit": limit,
+    }
+    if only_estimated(estimate, None, lambda: ablate_cost(model, corpus, task, **options)):
+        return
     result = run(
         model,
         corpus,
         task,
-        neurons=names(neurons),
-        shares=numbers(shares),
         within=within,
         how=how,
-        retrain=retrain,
-        draws=draws,
         penalty=penalty,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
         out=out,
         activations=activations,
-        max_memory=int(max_memory * 1e9),
-        seed=seed,
-        device=device,
         fresh=fresh,
         say=typer.echo,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
+        **options,
     )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")

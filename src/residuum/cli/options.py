@@ -35,6 +35,10 @@ Scheduler = Annotated[
 Estimate = Annotated[
     bool, typer.Option("--estimate", help="Only say what it would take, by a few seconds of each part of the work.")
 ]
+MaxMemory = Annotated[
+    float | None,
+    typer.Option("--max-memory", help="Gigabytes that may be held; what needs more is refused before it begins."),
+]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start over, whatever the folder holds.")]
 SourceName = Annotated[
     str,

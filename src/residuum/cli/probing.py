@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import numbers, quiet_libraries
+from residuum.cli.arguments import named_values, numbers, quiet_libraries, two_numbers
+from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     Activations,
     BatchSize,
@@ -56,12 +57,24 @@ def redundancy(
     representatives: Annotated[
         Literal["random", "medoid", "first"], typer.Option(help="Which neuron of a cluster a probe sees.")
     ] = "random",
-    keep: Annotated[float, typer.Option(help="The share of all neurons' score that is enough.")] = 0.99,
+    clusters: Annotated[
+        Literal["average", "kmeans", "dbscan"],
+        typer.Option(help="By which clusters neurons are left out: average linkage, or (slow) k-means or DBSCAN."),
+    ] = "average",
+    keep: Annotated[
+        float, typer.Option(help="The share of all neurons' score that is enough for clusters and minimal sets.")
+    ] = 0.99,
+    keep_layers: Annotated[
+        float, typer.Option(help="The share of all neurons' score that is enough for a layer alone.")
+    ] = 0.99,
     focus: Annotated[float, typer.Option(help="The threshold whose clusters are drawn.")] = 0.3,
     pictures: Annotated[int, typer.Option(help="How many clusters are drawn.", min=0)] = 3,
     agreement: Annotated[
         str | None, typer.Option(help="Thresholds at which k-means and DBSCAN cluster too (slow), such as 0.3,0.7.")
     ] = None,
+    random_twin: Annotated[
+        bool, typer.Option("--random-twin", help="Probe the same model with random weights too; it reads CORPUS again.")
+    ] = False,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
     norm: Norm = "squared",
     seeds: Seeds = 3,
@@ -97,6 +110,7 @@ def redundancy(
                 corpus,
                 task,
                 thresholds=numbers(thresholds),
+                random_twin=random_twin,
                 seeds=seeds,
                 recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
                 max_memory=int(max_memory * 1e9),
@@ -116,10 +130,13 @@ def redundancy(
             task,
             thresholds=numbers(thresholds),
             representatives=representatives,
+            clusters=clusters,
             keep=keep,
+            keep_layers=keep_layers,
             focus=focus,
             pictures=pictures,
             agreement=numbers(agreement) if agreement else (),
+            random_twin=random_twin,
             seeds=seeds,
             seed=seed,
             penalty=penalty,
@@ -152,8 +169,13 @@ def probe(
     layers: Layers = "all",
     subsets: Annotated[bool, typer.Option(help="Whether to probe subsets of layers too: halves, alternate, …")] = True,
     random_twin: Annotated[
-        bool, typer.Option("--random-twin", help="Probe the same model with random weights too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--random-twin/--no-random-twin",
+            help="Whether to probe the same model with random weights too.  [default: where SOURCE is a model]",
+            show_default=False,
+        ),
+    ] = None,
     description_length: Annotated[
         bool, typer.Option("--description-length", help="Measure the bits that the labels cost given each layer.")
     ] = False,
@@ -182,6 +204,7 @@ def probe(
     from residuum.maths.probing import Recipe
     from residuum.probes import probe as run
     from residuum.task_costs import probe_cost
+    from residuum.twins import why_no_twin
 
     quiet_libraries()
     with opened_engine(engine, workers, scheduler) as where:
@@ -194,7 +217,7 @@ def probe(
                 penalty=penalty,
                 recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
                 subsets=subsets,
-                random_twin=random_twin,
+                random_twin=why_no_twin(source) is None if random_twin is None else random_twin,
                 max_memory=int(max_memory * 1e9),
                 workers=where,
                 layers=layers,
@@ -252,6 +275,15 @@ def probe_languages(
         Literal["random", "medoid", "first"], typer.Option(help="Which neuron stands for its cluster.")
     ] = "random",
     subsets: Annotated[bool, typer.Option(help="Whether to probe subsets of layers too.")] = True,
+    families: Annotated[
+        str | None,
+        typer.Option(help="Families of languages, where they are not known or shall be others: sw=Bantu,eu=Basque."),
+    ] = None,
+    shares: Annotated[str, typer.Option(help="The shares of sentences to learn from and to hold out.")] = "0.9,0.1",
+    random_twin: Annotated[
+        bool,
+        typer.Option("--random-twin", help="Probe the models with random weights too; they read all treebanks again."),
+    ] = False,
     layers: Layers = "all",
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
     norm: Norm = "squared",
@@ -268,6 +300,7 @@ def probe_languages(
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Learn a task in one language and test it in others, from ever fewer neurons."""
@@ -275,33 +308,42 @@ def probe_languages(
     from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.probes import probe_languages as run
+    from residuum.probes.costs import languages_cost
 
     quiet_libraries()
     penalties = parse_penalty(penalty)
     if penalties is None:
         raise typer.BadParameter("across languages the penalties are given; find them with `probe --penalty search`.")
     with opened_engine(engine, workers, scheduler) as where:
+        options: dict[str, Any] = {
+            "source": source,
+            "thresholds": numbers(thresholds),
+            "subsets": subsets,
+            "shares": two_numbers(shares),
+            "random_twin": random_twin,
+            "seeds": seeds,
+            "seed": seed,
+            "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            "layers": layers,
+            "limit": limit,
+            "max_memory": int(max_memory * 1e9),
+            "device": device,
+            "workers": where,
+        }
+        if only_estimated(estimate, None, lambda: languages_cost(model, corpora, task, **options)):
+            return
         result = run(
             model,
             corpora,
             task,
-            source=source,
             out=out,
-            thresholds=numbers(thresholds),
             representatives=representatives,
-            subsets=subsets,
-            seeds=seeds,
-            seed=seed,
+            families=named_values(families) if families else None,
             penalty=penalties,
-            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-            layers=layers,
-            limit=limit,
             activations=activations,
-            max_memory=int(max_memory * 1e9),
-            device=device,
-            workers=where,
             fresh=fresh,
             say=typer.echo,
+            **options,
         )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")

@@ -9,7 +9,8 @@ import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import quiet_libraries
-from residuum.cli.options import Fresh, Seed
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Estimate, Fresh, MaxMemory, Seed
 
 
 @app.command()
@@ -34,12 +35,17 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")] = Path("demo"),
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Run all five studies on what ships with the package (minutes on two cores), and write one report."""
     from residuum.studies.demo import demo as run
+    from residuum.studies.demo import demo_cost
 
     quiet_libraries()
+    if only_estimated(estimate, max_memory, demo_cost):
+        return
     page = run(out, fresh=fresh, say=typer.echo)
     typer.echo(f"Open {page.resolve()} in a browser.")
 

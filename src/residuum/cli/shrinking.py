@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     BatchSize,
     CorpusPath,
     Dev,
     Device,
     Epochs,
+    Estimate,
     Format,
     Fresh,
     HeldMemory,
     LearningRate,
     Limit,
+    MaxMemory,
     ModelName,
     Norm,
     Out,
@@ -52,25 +55,28 @@ def prune(
     limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Write a model with fewer layers, chosen by position or by measurement."""
     from residuum.pruning import prune as run
+    from residuum.pruning import prune_cost
 
     quiet_libraries()
-    result = run(
-        model,
-        out,
-        drop=drop,
-        keep=keep,
-        by=by,
-        corpus=corpus,
-        task=task,
-        limit=limit,
-        seed=seed,
-        device=device,
-        fresh=fresh,
-    )
+    options: dict[str, Any] = {
+        "drop": drop,
+        "keep": keep,
+        "by": by,
+        "corpus": corpus,
+        "task": task,
+        "limit": limit,
+        "seed": seed,
+        "device": device,
+    }
+    if only_estimated(estimate, max_memory, lambda: prune_cost(model, **options)):
+        return
+    result = run(model, out, fresh=fresh, **options)
     summary = result.run.summary
     kept = ", ".join(map(str, result.kept))
     typer.echo(f"Layers {kept} of {summary['layers']} are kept.")
@@ -87,12 +93,17 @@ def trim(
     ],
     out: Out,
     minimum_count: Annotated[int, typer.Option(help="Keep pieces that occur at least so often.", min=1)] = 1,
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Write a model without the vocabulary that some texts do not use; it splits those texts as before."""
     from residuum.trimming import trim as run
+    from residuum.trimming import trim_cost
 
     quiet_libraries()
+    if only_estimated(estimate, max_memory, lambda: trim_cost(model, text, minimum_count=minimum_count)):
+        return
     summary = run(model, text, out, minimum_count=minimum_count, fresh=fresh).run.summary
     typer.echo(f"{summary['pieces after']:,} of {summary['pieces before']:,} pieces are kept.")
     typer.echo(f"{summary['parameters saved']:,} parameters ({summary['share saved']:.0%}) are saved.")
@@ -148,45 +159,56 @@ def transfer(
     activations: Annotated[
         Path | None, typer.Option(help="Where the activations are kept; else they are removed at the end.")
     ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="How often the oracle and what each step chose are trained, to report a mean.", min=1)
+    ] = 3,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,
     limit: Limit = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Write the smallest model that does a task: fewer layers, and a classifier on few neurons."""
     from residuum.feature_transfer import transfer as run
+    from residuum.feature_transfer import transfer_cost
     from residuum.maths.probing import Recipe
 
     quiet_libraries()
+    shared: dict[str, Any] = {
+        "steps": names(steps),
+        "thresholds": numbers(thresholds),
+        "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        "max_memory": int(max_memory * 1e9),
+        "seeds": seeds,
+        "seed": seed,
+        "device": device,
+        "dev": dev,
+        "test": test,
+        "format": format,
+        "limit": limit,
+    }
+    if only_estimated(estimate, None, lambda: transfer_cost(model, corpus, task, **shared)):
+        return
     result = run(
         model,
         corpus,
         task,
         out,
-        steps=names(steps),
         layer_loss=layer_loss,
         neuron_loss=neuron_loss,
-        thresholds=numbers(thresholds),
         representatives=representatives,
         budget=budget,
         trim=trim,
         narrow=narrow,
         onnx=onnx,
         penalty=penalty,
-        recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
         pooling=pooling,
         position=position,
         activations=activations,
-        max_memory=int(max_memory * 1e9),
-        seed=seed,
-        device=device,
         fresh=fresh,
         say=typer.echo,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
+        **shared,
     )
     typer.echo(result.text())
     typer.echo(f"`residuum predict {out} < texts` uses it; README.md there says more.")
@@ -199,8 +221,8 @@ def predict(
     device: Device = "auto",
 ) -> None:
     """Label the texts of standard input, one a line (pairs: two segments with a tab between)."""
-    from residuum.feature_transfer.streaming import label_lines
+    from residuum.feature_transfer.streaming import label_lines, text_lines
 
     quiet_libraries()
-    for answer in label_lines(folder, sys.stdin, batch_size=batch_size, device=device):
+    for answer in label_lines(folder, text_lines(sys.stdin.buffer), batch_size=batch_size, device=device):
         print(answer, flush=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import study_app
 from residuum.cli.arguments import quiet_libraries
-from residuum.cli.options import Device, Fresh, Out, Seed
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Device, Estimate, Fresh, MaxMemory, Out, Seed
 
 STUDIES = {
     "similarity": "How alike layers, neurons and heads of models are, and what fine-tuning changes (Wu et al. 2020).",
@@ -46,23 +47,24 @@ def _command(name: str, description: str) -> Callable[..., None]:
         yes: Yes = False,
         seed: Seed = 0,
         device: Device = "auto",
+        max_memory: MaxMemory = None,
+        estimate: Estimate = False,
         fresh: Fresh = False,
     ) -> None:
         from residuum.studies.running import study as run
+        from residuum.studies.running import study_cost
 
         quiet_libraries()
-        found = run(
-            name,
-            out,
-            scale=scale,
-            models=models or (),
-            data=data,
-            yes=yes,
-            seed=seed,
-            device=device,
-            fresh=fresh,
-            say=typer.echo,
-        )
+        options: dict[str, Any] = {
+            "scale": scale,
+            "models": models or (),
+            "data": data,
+            "device": device,
+            "seed": seed,
+        }
+        if only_estimated(estimate, max_memory, lambda: study_cost(name, **options)):
+            return
+        found = run(name, out, yes=yes, fresh=fresh, say=typer.echo, **options)
         typer.echo(found.text())
         typer.echo(f"Open {found.page.resolve()} in a browser.")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from residuum.cli.app import app
 from residuum.cli.arguments import quiet_libraries
-from residuum.cli.options import Device, Format, Fresh, Limit, ModelName, Out, Seed
+from residuum.cli.estimates import only_estimated
+from residuum.cli.options import Device, Estimate, Format, Fresh, Limit, MaxMemory, ModelName, Out, Seed
 
 
 @app.command()
@@ -20,13 +21,21 @@ def pretrain(
         bool, typer.Option("--as-is", help="Write the model of the last checkpoint without training on.")
     ] = False,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Train a tokenizer and a language model from scratch, on text and translations."""
     from residuum.pretraining import pretrain as run
+    from residuum.pretraining.costs import pretrain_cost
+    from residuum.training import is_main_process
 
     quiet_libraries()
+    if only_estimated(estimate, max_memory, lambda: pretrain_cost(config, device=device)):
+        return
     result = run(config, out, device=device, as_is=as_is, fresh=fresh)
+    if not is_main_process():
+        return
     for name, value in result.run.summary.items():
         typer.echo(f"{name}: {value:,}")
     typer.echo(f"The model is in {result.model}.")
@@ -74,15 +83,21 @@ def finetune(
         int | None, typer.Option(help="Steps between development scores; an epoch by default.", min=1)
     ] = None,
     cache: Annotated[bool, typer.Option(help="Compute the outputs of a frozen bottom only once.")] = True,
-    cache_memory: Annotated[float, typer.Option(help="Gigabytes of them in memory; more go to disk.")] = 1.0,
+    cache_memory: Annotated[
+        float, typer.Option(help="Gigabytes of them in memory, at most a quarter of --max-memory; more go to disk.")
+    ] = 1.0,
     format: Format = None,
     limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Teach a model a task, whole or with layers frozen or dropped, and write the one that scored best."""
     from residuum.finetuning import finetune as run
+    from residuum.finetuning.costs import finetune_cost
+    from residuum.training import is_main_process
     from residuum.tuning import LearningSettings
 
     quiet_libraries()
@@ -97,27 +112,27 @@ def finetune(
         precision=precision,
         evaluate_every=evaluate_every,
     )
-    result = run(
-        model,
-        task,
-        out,
-        data=data,
-        dev=dev,
-        test=test,
-        format=format,
-        limit=limit,
-        freeze=freeze,
-        drop=drop,
-        seeds=seeds,
-        seed=seed,
-        max_length=max_length,
-        settings=settings,
-        cache=cache,
-        cache_memory=int(cache_memory * 1e9),
-        device=device,
-        fresh=fresh,
-        say=lambda text: typer.echo(text, err=True),
-    )
+    options: dict[str, Any] = {
+        "data": data,
+        "dev": dev,
+        "test": test,
+        "format": format,
+        "limit": limit,
+        "freeze": freeze,
+        "drop": drop,
+        "seeds": seeds,
+        "seed": seed,
+        "max_length": max_length,
+        "settings": settings,
+        "cache": cache,
+        "cache_memory": int(1e9 * (cache_memory if max_memory is None else min(cache_memory, max_memory / 4))),
+        "device": device,
+    }
+    if only_estimated(estimate, max_memory, lambda: finetune_cost(model, task, **options)):
+        return
+    result = run(model, task, out, fresh=fresh, say=lambda text: typer.echo(text, err=True), **options)
+    if not is_main_process():
+        return
     for row in result.scores.to_dict("records"):
         typer.echo(f"seed {row['seed']}, {row['part']}: {row['metric']} {row['value']:.4f}")
     typer.echo(f"The model is in {', '.join(map(str, result.folders))}.")

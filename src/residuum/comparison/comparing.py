@@ -141,9 +141,13 @@ def compare_cost(
     sample: int = 1000,
     workers: Workers = None,
     max_memory: int | None = None,
+    times: float = 1.0,
     **options: Any,
 ) -> Cost:
-    """What `compare` would take with the same settings; nothing is written, and little is read."""
+    """What `compare` would take with the same settings; nothing is written, and little is read.
+
+    `times` is how much longer the text will be than the one that is given, where that is a sample.
+    """
     activations, chosen, _ = _checked(sources, corpus, measures, options)
     plan = Plan(
         sources=list(activations),
@@ -158,7 +162,7 @@ def compare_cost(
         max_memory=max_memory,
         scratch=Path(),
     )
-    return comparison_cost(plan)
+    return comparison_cost(plan, times)
 
 
 def _checked(

@@ -11,16 +11,17 @@ from threadpoolctl import threadpool_limits
 from residuum.comparison.estimates import Plan
 from residuum.comparison.passes import PIECE_WORDS, Group, frequent_types, group_attention, group_side, read_pieces
 from residuum.costs import Cost, Step, array_step, evaluation_step, moments_step
+from residuum.engine import MOST_TASKS
 from residuum.maths.layer_blocks import scatter_bytes
 
 FIRST_WORDS = 4 * PIECE_WORDS
 """Words that are read to measure the speed of reading."""
 
 
-def comparison_cost(plan: Plan) -> Cost:
-    """Reading, sums and measures of a comparison, step by step."""
-    words = sum(group.words for group in plan.groups)
-    tasks = sum(map(len, plan.parts))
+def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
+    """Reading, sums and measures of a comparison, step by step; of a text `times` as long as what is at hand."""
+    words = round(times * sum(group.words for group in plan.groups))
+    tasks = min(round(times * sum(map(len, plan.parts))), len(plan.groups) * MOST_TASKS)
     replicates = len(plan.groups) + 1 if plan.intervals and len(plan.groups) > 1 else 1
     steps = [_side(plan, words, tasks)]
     if plan.of("moments"):
@@ -30,9 +31,8 @@ def comparison_cost(plan: Plan) -> Cost:
     if plan.of("attention") or plan.of("attention moments"):
         steps.append(_attention(plan, words, tasks))
     names = ", ".join(source.name for source in plan.sources)
-    return Cost(
-        f"{names}: {words:,} {plan.sources[0].unit}s × {len(plan.widths)} layers", tuple(steps), plan.engine.width
-    )
+    what = f"{names}: {words:,} {plan.sources[0].unit}s × {len(plan.widths)} layers"
+    return Cost(what, tuple(steps), plan.engine.width, plan.engine.client is not None)
 
 
 def _side(plan: Plan, words: int, tasks: int) -> Step:

@@ -141,7 +141,7 @@ def diff(
     """
     named = named_sources(sources)
     texts = read_texts(corpus, tasks, dev=dev, test=test, format=format, limit=limit, seed=seed)
-    chosen, left_out = _possible_measures(measures, named, texts[0])
+    chosen, left_out = possible_measures(measures, named, texts[0])
     settings = Settings(
         measures=tuple(chosen),
         groups=groups,
@@ -170,7 +170,7 @@ def diff(
     return Difference(run)
 
 
-def _possible_measures(
+def possible_measures(
     measures: str | Sequence[str], sources: Sequence[NamedSource], text: Text
 ) -> tuple[list[str], str]:
     """The measures; those of attention are left out where they were not asked for and there is none to read."""

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
+from residuum.activations.correlation import check_room
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
 from residuum.differences.models import ReadModel
@@ -63,6 +64,7 @@ class Work:
         store = model.stores[0]
 
         def compute() -> Run:
+            check_room(store, self.max_memory)
             self.say(f"{model.name}: clusters of {sum(store.widths):,} neurons.")
             bar = tqdm(total=store.n_rows, unit=" words", disable=None if self.progress else True, leave=False)
             with bar:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from residuum.corpus.streams import text_fingerprint
 from residuum.distillation.settings import DistillSettings, read_settings
 from residuum.errors import SettingError
-from residuum.files import checksum
 from residuum.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from residuum.distillation.planning import Plan
     from residuum.distillation.preparation import Prepared
-    from residuum.training import Training
+    from residuum.training import Training, TrainingSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Distillation(Result):
 
 def distill(
     config: str | Path | Mapping[str, Any] | DistillSettings,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     device: str = "auto",
     fresh: bool = False,
@@ -59,10 +59,12 @@ def distill(
 ) -> Distillation:
     """Distil a teacher into students as `config` (a YAML file or a mapping) says, and write all into `out`.
 
-    A killed run goes on where it stopped when it is called again, to the same weights; a finished one returns at once.
-    Under `torchrun`, W processes give what one with W times the batch gives.
+    `out` may also stand in `config`; the argument counts if both do. A killed run goes on where it stopped when it is
+    called again, to the same weights; a finished one returns at once. Under `torchrun`, W processes give what one with
+    W times the batch gives.
     """
-    settings, out = read_settings(config), Path(out)
+    settings = read_settings(config)
+    out = _folder(settings, out)
     _check_processes(settings)
     identity = run_identity(settings)
     if run := finished_run(out, "distill", identity, fresh=fresh):
@@ -83,15 +85,31 @@ def plan(config: str | Path | Mapping[str, Any] | DistillSettings, *, device: st
     from residuum.distillation.planning import make_plan
     from residuum.distillation.preparation import prepare
 
-    return make_plan(prepare(read_settings(config), device))
+    settings = read_settings(config).model_copy(update={"teacher_cache": None})  # which would be written
+    return make_plan(prepare(settings, device), device)
 
 
 def run_identity(settings: DistillSettings) -> dict[str, Any]:
     """The settings, and fingerprints of the texts."""
     values = settings.model_dump(mode="json")
-    for key in ("report_to", "teacher_cache"):  # no weight depends on them
+    for key in ("out", "report_to", "teacher_cache"):  # no weight depends on them
         values.pop(key)
-    return {**values, "fingerprints": {language: _text_print(source) for language, source in settings.texts.items()}}
+    pairs = {**settings.contrast.pairs, **settings.evaluation.pairs}
+    return {
+        **values,
+        "fingerprints": {language: text_fingerprint(source) for language, source in settings.texts.items()},
+        "pair_fingerprints": {file: text_fingerprint(file) for files in pairs.values() for file in files},
+    }
+
+
+def _folder(settings: DistillSettings, out: str | Path | None) -> Path:
+    chosen = out or settings.out
+    if not chosen:
+        raise SettingError(
+            "No folder to write was given; pass out (--out), write `out:` into the configuration, or look at the plan "
+            "(--dry-run) first."
+        )
+    return Path(chosen)
 
 
 def _check_processes(settings: DistillSettings) -> None:
@@ -103,40 +121,40 @@ def _check_processes(settings: DistillSettings) -> None:
         )
 
 
-def _text_print(source: str) -> str:
-    path = Path(source)
-    if path.is_file():
-        return checksum(path)
-    if path.is_dir():
-        return " ".join(checksum(file) for file in sorted(path.iterdir()) if file.is_file())
-    return "hub"
-
-
-def _train(
-    prepared: Prepared, out: Path, identity: dict[str, Any], *, device: str, fresh: bool, progress: bool
-) -> Training:
-    from residuum.training import TrainingSettings, train
+def training_settings(prepared: Prepared) -> TrainingSettings:
+    """How the students are trained; where one is moved after the other, a step of the method is several of the loop."""
+    from residuum.training import TrainingSettings
 
     settings = prepared.settings
     chosen = settings.optimiser.model_dump()
     turns = 1 if settings.recipe == "corrected" else len(prepared.pairs)
     for key in ("steps", "checkpoint_every", "log_every"):
         chosen[key] *= turns
+    if chosen["warmup"] >= 1:  # a number of steps, not a share of them
+        chosen["warmup"] *= turns
+    chosen["clip"] = settings.clip
     every = settings.evaluation.every
-    training = TrainingSettings(
+    return TrainingSettings(
         **chosen,
         seed=settings.seed,
         evaluate_every=None if every is None else every * turns,
         report_to=tuple(settings.report_to),
     )
+
+
+def _train(
+    prepared: Prepared, out: Path, identity: dict[str, Any], *, device: str, fresh: bool, progress: bool
+) -> Training:
+    from residuum.training import train
+
     return train(
         prepared.modules,
         prepared.batches,
         prepared.step,
-        training,
+        training_settings(prepared),
         out,
         parameters=prepared.parameter_groups(),
-        evaluate=None if every is None else prepared.monitor,
+        evaluate=None if prepared.settings.evaluation.every is None else prepared.monitor,
         config={"distill": identity, "teacher": prepared.teacher.fingerprint},
         device=device,
         fresh=fresh,
@@ -157,7 +175,7 @@ def _write(prepared: Prepared, training: Training, out: Path, identity: dict[str
     with torch.no_grad():
         scores = prepared.monitor()
     texts = {
-        name: f"{source} (fingerprint {identity['fingerprints'][name]})"
+        name: f"{source} ({_known_print(identity['fingerprints'][name])})"
         for name, source in prepared.settings.texts.items()
     }
     export_students(prepared, out, texts, scores)
@@ -173,7 +191,13 @@ def _write(prepared: Prepared, training: Training, out: Path, identity: dict[str
     return run
 
 
+def _known_print(fingerprint: str | None) -> str:
+    return "no fingerprint is known: a hub dataset may change" if fingerprint is None else f"fingerprint {fingerprint}"
+
+
 def _summary(prepared: Prepared, parameters: pd.DataFrame, scores: Mapping[str, float]) -> dict[str, Any]:
+    from residuum.distillation.tables import trimming_table
+
     return {
         "students": [student.name for student in prepared.students],
         "teacher": Path(prepared.settings.teacher).name,
@@ -182,5 +206,6 @@ def _summary(prepared: Prepared, parameters: pd.DataFrame, scores: Mapping[str, 
         "weights": dict(prepared.objective.weights),
         "teacher parameters": prepared.teacher.model.module.num_parameters(),
         "parameters of all students": int(parameters.loc[parameters["part"] == "total", "parameters"].iloc[0]),
+        **({"trimming": trimming_table(prepared)} if prepared.vocabularies else {}),
         **{name: round(value, 6) for name, value in scores.items()},
     }

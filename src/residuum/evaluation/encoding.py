@@ -49,7 +49,7 @@ def encode(
     """
     rows = TokenRows(token_windows(model.tokenizer, model.window, texts, source))
     shares = torch.from_numpy(rows.shares(special_tokens))
-    means = {layer: torch.zeros(len(texts), model.widths[layer]) for layer in layers}
+    means = {layer: space.zeros(len(texts), model.widths[layer]) for layer in layers}
     states = {layer: space.zeros(rows.total, model.widths[layer]) for layer in layers} if tokens else {}
     with only_first_layers(model, max(layers)):
         for chosen in batches(rows.sizes, BATCH_TOKENS, model.pads):
@@ -132,7 +132,7 @@ class TokenRows:
 
 @dataclass(eq=False)
 class Scratch:
-    """Space for token states: in memory up to `memory` bytes, beyond that in files."""
+    """Space for means and token states: in memory up to `memory` bytes, beyond that in files."""
 
     folder: Path
     memory: int

@@ -64,8 +64,8 @@ def evaluate_perplexity(
     pseudo-perplexity of Salazar et al. 2020, which takes a pass for each token). `texts` are corpora or files, a
     sentence a line; a mapping names them, for instance by language. Intervals are bootstrapped over lines.
     """
-    corpora = _corpora(texts, limit)
-    _check_settings(masking, share)
+    corpora = named_corpora(texts, limit)
+    check_masking(masking, share)
     network = model if isinstance(model, LanguageModel) else load_language_model(model, device=device)
     kind = "causal" if network.causal else f"masked, {masking}"
     config = {
@@ -80,10 +80,8 @@ def evaluate_perplexity(
         return Perplexity(found)
     rows = []
     for name, corpus in corpora.items():
-        lines = [corpus.text(i) for i in range(len(corpus))]
-        windows = token_windows(network.body.tokenizer, network.body.window, lines, name)
-        losses = _line_losses(network, windows, masking, share, seed, progress)
-        rows.append({"text": name, "lines": len(lines), **_estimates(losses, name, resamples, seed)})
+        losses = line_losses(network, corpus, name, masking, share, seed, progress)
+        rows.append({"text": name, "lines": len(corpus), **_estimates(losses, name, resamples, seed)})
     table = pd.DataFrame(rows)
     perplexities = {row["text"]: row["perplexity"] for row in rows}
     run = Run(COMMAND, config, {"model": network.body.name, "kind": kind, **perplexities}, {"perplexity": table})
@@ -92,10 +90,12 @@ def evaluate_perplexity(
     return Perplexity(run)
 
 
-def _line_losses(
-    network: LanguageModel, lines: list[list[Window]], masking: str, share: float, seed: int, progress: bool
+def line_losses(
+    network: LanguageModel, corpus: Corpus, name: str, masking: str, share: float, seed: int, progress: bool
 ) -> np.ndarray:
-    """For each line Σ −log p of its predicted tokens, and their number."""
+    """For each line Σ −log p of its predicted tokens, and their number; `name` is the text's in messages."""
+    texts = [corpus.text(i) for i in range(len(corpus))]
+    lines = token_windows(network.body.tokenizer, network.body.window, texts, name)
     predictions = list(_predictions(network, lines, masking, share, seed))
     totals = np.zeros((len(lines), 2))
     sizes = [len(prediction.window.ids) for prediction in predictions]
@@ -161,7 +161,8 @@ def _estimates(losses: np.ndarray, name: str, resamples: int, seed: int) -> dict
     }
 
 
-def _corpora(texts: Text | Sequence[Text] | Mapping[str, Text], limit: int | None) -> dict[str, Corpus]:
+def named_corpora(texts: Text | Sequence[Text] | Mapping[str, Text], limit: int | None) -> dict[str, Corpus]:
+    """The texts by name, read where they are not yet."""
     if isinstance(texts, Corpus | str | os.PathLike):
         texts = [texts]
     if isinstance(texts, Mapping):
@@ -179,7 +180,8 @@ def _corpus(text: Text, limit: int | None) -> Corpus:
     return read_corpus(text, spacing="text", limit=limit)
 
 
-def _check_settings(masking: str, share: float) -> None:
+def check_masking(masking: str, share: float) -> None:
+    """Raise an error unless tokens can be hidden this way."""
     if masking not in MASKINGS:
         raise SettingError(f"masking is {masking!r}; choose one of {', '.join(MASKINGS)}.")
     if not 0 < share <= 1:

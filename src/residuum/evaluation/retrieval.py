@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from residuum.errors import ModelError, SettingError
-from residuum.evaluation.encoding import Encoded, encode, scratch
+from residuum.evaluation.encoding import Encoded, Scratch, encode, scratch
 from residuum.evaluation.layer_choices import LayerChoice, layer_choices
 from residuum.evaluation.pairs import SentencePairs, read_pairs
 from residuum.evaluation.retrieval_tables import Outcome, average_table, retrieval_table
@@ -68,26 +69,22 @@ def evaluate_retrieval(
     `model` reads the sources and, without `target_model`, the targets too. `pairs` is what `read_pairs` gives or
     reads. `layers` is `all`, `each`, or numbers; several choices are separated by `;`. Scores: `cosine` of the means
     over tokens (with special ones unless `special_tokens` is off) and over the chosen layers; `bertscore`, the mean
-    over the chosen layers. Intervals are 95 % bootstrap intervals over sentences. Token states beyond `max_memory`
-    bytes wait in files.
+    over the chosen layers. Intervals are 95 % bootstrap intervals over sentences. What the models give beyond
+    `max_memory` bytes waits in files.
     """
-    tasks = _tasks(pairs)
-    chosen_scores = _chosen_scores(score)
-    source, target = _models(model, target_model, device)
-    choices = layer_choices(layers, source.n_layers, target.n_layers)
-    _check_widths(source, target, choices)
+    tasks = chosen_pairs(pairs)
+    plan = retrieval_plan(model, target_model, score, layers, special_tokens, max_memory, device)
     config = {
-        "models": [f"{one.name} {one.fingerprint}" for one in (source, target)],
+        "models": [f"{one.name} {one.fingerprint}" for one in (plan.source, plan.target)],
         "pairs": [f"{task.name} {task.fingerprint}" for task in tasks],
-        "score": chosen_scores,
-        "layers": [choice.name for choice in choices],
+        "score": plan.scores,
+        "layers": [choice.name for choice in plan.choices],
         "special_tokens": special_tokens,
         "resamples": resamples,
         "seed": seed,
     }
     if out is not None and (found := finished_run(out, COMMAND, config, fresh=fresh)):
         return Retrieval(found)
-    plan = Plan(source, target, choices, chosen_scores, special_tokens, max_memory)
     run = _measure(plan, tasks, config, progress)
     if out is not None:
         write_run(out, run)
@@ -108,6 +105,23 @@ class Plan:
     def side(self, index: int) -> list[int]:
         """The layers that are needed of the source's model (0) or the target's (1)."""
         return sorted({pair[index] for choice in self.choices for pair in choice.pairs})
+
+
+def retrieval_plan(
+    model: Model | str | Path,
+    target_model: Model | str | Path | None,
+    score: str | Sequence[str],
+    layers: str | Sequence[str] | Sequence[int],
+    special_tokens: bool,
+    max_memory: int,
+    device: str,
+) -> Plan:
+    """The models, layers and scores that were asked for, checked."""
+    scores = _chosen_scores(score)
+    source, target = _models(model, target_model, device)
+    choices = layer_choices(layers, source.n_layers, target.n_layers)
+    _check_widths(source, target, choices)
+    return Plan(source, target, choices, scores, special_tokens, max_memory)
 
 
 def _measure(plan: Plan, tasks: list[SentencePairs], config: dict[str, Any], progress: bool) -> Run:
@@ -135,21 +149,8 @@ def _measure(plan: Plan, tasks: list[SentencePairs], config: dict[str, Any], pro
 def _score_task(plan: Plan, task: SentencePairs) -> tuple[list[Outcome], int]:
     """All scores of one pair of languages, and how many of its sentences did not fit a window."""
     with scratch(plan.max_memory) as space, torch.inference_mode():
-        source, target = (
-            encode(
-                model,
-                texts,
-                plan.side(index),
-                space,
-                tokens="bertscore" in plan.scores,
-                special_tokens=plan.special_tokens,
-                source=f"{task.name} ({language})",
-            )
-            for index, (model, texts, language) in enumerate(
-                zip((plan.source, plan.target), (task.source, task.target), task.languages, strict=True)
-            )
-        )
-        ranks = {score: _ranks(score, source, target, plan.choices) for score in plan.scores}
+        source, target = encode_sides(plan, task, space)
+        ranks = {score: ranks_by(score, source, target, plan.choices) for score in plan.scores}
     outcomes = [
         Outcome(task, score, choice, backward, both[backward])
         for score, found in ranks.items()
@@ -159,18 +160,45 @@ def _score_task(plan: Plan, task: SentencePairs) -> tuple[list[Outcome], int]:
     return outcomes, source.windowed + target.windowed
 
 
-def _ranks(score: str, source: Encoded, target: Encoded, choices: list[LayerChoice]) -> list[tuple[Ranks, Ranks]]:
+def encode_sides(plan: Plan, task: SentencePairs, space: Scratch) -> tuple[Encoded, Encoded]:
+    """What the models make of both sides of some pairs."""
+    source, target = (
+        encode(
+            model,
+            texts,
+            plan.side(index),
+            space,
+            tokens="bertscore" in plan.scores,
+            special_tokens=plan.special_tokens,
+            source=f"{task.name} ({language})",
+        )
+        for index, (model, texts, language) in enumerate(
+            zip((plan.source, plan.target), (task.source, task.target), task.languages, strict=True)
+        )
+    )
+    return source, target
+
+
+def ranks_by(score: str, source: Encoded, target: Encoded, choices: list[LayerChoice]) -> list[tuple[Ranks, Ranks]]:
+    """The ranks of all translations in both directions, for each choice of layers."""
     if score == "bertscore":
         assert source.tokens is not None
         assert target.tokens is not None
         return bertscore_ranks(source.tokens, target.tokens, [choice.pairs for choice in choices])
     return [
         cosine_ranks(
-            torch.stack([source.means[a] for a, _ in choice.pairs]).mean(dim=0),
-            torch.stack([target.means[b] for _, b in choice.pairs]).mean(dim=0),
+            _mean_of_layers(source, [a for a, _ in choice.pairs]), _mean_of_layers(target, [b for _, b in choice.pairs])
         )
         for choice in choices
     ]
+
+
+def _mean_of_layers(encoded: Encoded, layers: list[int]) -> Tensor:
+    """One layer after the other, which may wait in files."""
+    total = encoded.means[layers[0]].clone()
+    for layer in layers[1:]:
+        total += encoded.means[layer]
+    return total / len(layers)
 
 
 def _summary(plan: Plan, tasks: list[SentencePairs], table: pd.DataFrame, windowed: int) -> dict[str, Any]:
@@ -188,7 +216,8 @@ def _summary(plan: Plan, tasks: list[SentencePairs], table: pd.DataFrame, window
     }
 
 
-def _tasks(pairs: SentencePairs | Sequence[SentencePairs] | str | Path) -> list[SentencePairs]:
+def chosen_pairs(pairs: SentencePairs | Sequence[SentencePairs] | str | Path) -> list[SentencePairs]:
+    """The lists of pairs, read where they are not yet; each has at least two."""
     if isinstance(pairs, SentencePairs):
         tasks = [pairs]
     else:

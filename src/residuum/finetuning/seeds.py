@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -16,10 +15,17 @@ from residuum.files import remove_folder
 from residuum.finetuning.card import write_card
 from residuum.maths.probe_scores import majority_baseline
 from residuum.models import from_transformers, resolve_device
-from residuum.results import Run, write_run
+from residuum.results import Run, read_run, write_run
 from residuum.surgery import files_fingerprint, keep_layers, kept_layers, layer_count, save_whole
 from residuum.tasks import Task, TaskCorpora
-from residuum.training import Training, discard_checkpoints, load_checkpoint
+from residuum.training import (
+    Training,
+    discard_checkpoints,
+    is_main_process,
+    load_checkpoint,
+    process_count,
+    wait_for_others,
+)
 from residuum.tuning.caching import fill_cache
 from residuum.tuning.collation import Batch, Collator, padded_inputs
 from residuum.tuning.encoding import Encoder, Part, pad_id
@@ -60,6 +66,11 @@ class Recipe:
             "model": self.model,
             "files": files_fingerprint(self.model),
             "task": self.task.name,
+            "label": self.task.label,
+            "unit": self.task.unit,
+            "metric": self.task.metric,
+            "positive": self.task.positive,
+            "regression": self.task.regression,
             "freeze": self.freeze,
             "drop": self.drop,
             "max_length": self.max_length,
@@ -105,41 +116,45 @@ def finetune_once(
     progress: bool = True,
     say: Callable[[str], None] | None = None,
 ) -> Run:
-    """Fine-tune from one seed into a folder and give its run."""
-    if fresh:
+    """Fine-tune from one seed into a folder and give its run; of several processes the main one scores and writes."""
+    if fresh and is_main_process():
         remove_folder(out / CACHE)
+    wait_for_others(device)
     pupil, parts, lesson = prepare(recipe, corpora, out, seed, device)
     modules = {"model": pupil.network}
-    identity = {"data": config["data"], "weights": pupil.fingerprint, "freeze": recipe.freeze}
     training = learn(
         modules,
         [pupil.logits],
         lesson,
         recipe.settings,
         out,
-        config=identity,
+        config=_identity(config, pupil),
         seed=seed,
         device=device,
         fresh=fresh,
         progress=progress,
         say=say,
     )
-    from accelerate import PartialState
-
-    load_checkpoint(out, modules, best=True)
-    run = _result(recipe, pupil, parts, lesson, training, corpora, seed, config)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
+        load_checkpoint(out, modules, best=True)
+        run = _result(recipe, pupil, parts, lesson, training, corpora, seed, config)
         save_whole(pupil.network, pupil.tokenizer, out)
         write_card(out, run)
         write_run(out, run)
-    PartialState().wait_for_everyone()  # all have read the best checkpoint
+    wait_for_others(device)  # none needs its cache or the checkpoints any more
     discard_intermediates(out)
-    return run
+    return read_run(out)
+
+
+def _identity(config: dict[str, Any], pupil: Pupil) -> dict[str, Any]:
+    """What the weights of a checkpoint depend on; the settings that they do not depend on may change."""
+    kept = {key: value for key, value in config.items() if key not in ("model", "checkpoint_every", "report_to")}
+    return {**kept, "weights": pupil.fingerprint}
 
 
 def discard_intermediates(out: Path) -> None:
     """Remove what a finished model needs no more; a kill may have come before it was removed."""
-    if os.environ.get("RANK", "0") == "0" and (out / "model.safetensors").exists():
+    if is_main_process() and (out / "model.safetensors").exists():
         remove_folder(out / CACHE)
         discard_checkpoints(out)
 
@@ -148,12 +163,13 @@ def prepare(
     recipe: Recipe, corpora: TaskCorpora, out: Path, seed: int, device: str
 ) -> tuple[Pupil, dict[str, Part], Lesson]:
     """All that comes before the first step: the network and its head, the encoded parts, the states of its bottom."""
-    pupil = _pupil(recipe, problem_of(recipe.task, corpora.train), seed, device)
-    parts = _encoded(recipe, corpora, pupil)
-    return pupil, parts, _lesson(recipe, pupil, parts, out)
+    pupil = load_pupil(recipe, problem_of(recipe.task, corpora.train), seed, device)
+    parts = encoded_parts(recipe, corpora, pupil)
+    return pupil, parts, make_lesson(recipe, pupil, parts, out)
 
 
-def _pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
+def load_pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
+    """The model with a head for the problem, some of its layers dropped and some frozen."""
     network, tokenizer = load_with_head(recipe.model, problem, seed=seed)
     if recipe.drop is not None:
         keep_layers(network, kept_layers(layer_count(network), drop=recipe.drop))
@@ -174,12 +190,13 @@ def _pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
     )
 
 
-def _encoded(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[str, Part]:
+def encoded_parts(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[str, Part]:
+    """The three parts as the pupil reads them."""
     encoder = Encoder(pupil.tokenizer, pupil.problem, pupil.window, recipe.max_length)
     return {part: encoder.encode(corpus) for part, corpus in corpora.items()}
 
 
-def _lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path) -> Lesson:
+def make_lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path) -> Lesson:
     """The parts that are read again and again, with the states of the frozen bottom if there is one."""
     problem = pupil.problem
     plain = Collator(problem.kind, pad_id(pupil.tokenizer), takes_types(pupil.network, pupil.tokenizer))
@@ -240,8 +257,8 @@ def _result(
         "seconds": round(last.seconds, 3),
         "tokens": last.tokens,
     }
-    per_epoch = len(parts["train"]) / (recipe.settings.batch_size * recipe.settings.accumulation)
-    tables = _tables(training, scores, seed, per_epoch)
+    per_step = recipe.settings.batch_size * recipe.settings.accumulation * process_count()
+    tables = _tables(training, scores, seed, len(parts["train"]) / per_step)
     return Run(command="finetune", config=config, summary=summary, tables=tables)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from residuum.errors import SettingError
 from residuum.finetuning.seeds import Recipe, discard_intermediates, finetune_once
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
+from residuum.training import is_main_process
 from residuum.tuning.learning import LearningSettings
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def finetune(
     backwards, and with `cache` its outputs are computed once: in memory, beyond `cache_memory` bytes on disk. With
     several `seeds` each has a folder `seed-N` in `out`. The checkpoint with the best development score is kept.
     """
-    task, chosen = named_task(task), _seeds(seeds, seed)
-    corpora = _corpora(task, data, dev=dev, test=test, format=format, limit=limit, seed=seed)
+    task, chosen = named_task(task), chosen_seeds(seeds, seed)
+    corpora = task_corpora(task, data, dev=dev, test=test, format=format, limit=limit, seed=seed)
     recipe = Recipe(str(model), task, freeze, drop, max_length, settings or LearningSettings(), cache, cache_memory)
     config = {**recipe.config(), "data": _fingerprints(corpora), "seeds": chosen}
     out = Path(out)
@@ -103,12 +103,12 @@ def finetune(
     if len(runs) == 1:
         return Finetuning(folders, runs[0])
     run = _joined(runs, config)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
         write_run(out, run)
     return Finetuning(folders, run)
 
 
-def _seeds(seeds: int | Sequence[int], first: int) -> list[int]:
+def chosen_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
     """So many seeds from the first on, or those that are listed."""
     chosen = list(range(first, first + seeds)) if isinstance(seeds, int) else list(seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
@@ -116,7 +116,8 @@ def _seeds(seeds: int | Sequence[int], first: int) -> list[int]:
     return chosen
 
 
-def _corpora(task: Task, data: Any, **options: Any) -> TaskCorpora:
+def task_corpora(task: Task, data: Any, **options: Any) -> TaskCorpora:
+    """The three parts of a task's data, from where they were said to be, or from the hub."""
     if isinstance(data, TaskCorpora):
         return data
     source = data if data is not None else task.hub

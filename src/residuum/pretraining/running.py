@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from residuum.files import files_for, remove_folder, whole_file, whole_folder
+from residuum.errors import ModelError, SettingError, StoreError
+from residuum.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
 from residuum.pretraining.card import card
 from residuum.pretraining.config import PretrainConfig, checked_config, read_config
 from residuum.pretraining.networks import build_network
@@ -20,12 +21,22 @@ from residuum.pretraining.objectives import Ids, MixedBatches, Pieces, Source, l
 from residuum.pretraining.scores import evaluation
 from residuum.pretraining.texts import Texts, read_texts
 from residuum.pretraining.vocabulary import shares, train_tokenizer
-from residuum.results import Result, Run, finished_run, write_run
-from residuum.training import Training, discard_checkpoints, load_checkpoint, train
+from residuum.results import Result, Run, finished_run, read_run, write_run
+from residuum.training import (
+    Training,
+    discard_checkpoints,
+    is_main_process,
+    load_checkpoint,
+    process_count,
+    train,
+    wait_for_others,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedTokenizerBase
+
+IDENTITY = "residuum.json"  # beside the tokenizer: what it was made from
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,50 +74,97 @@ def pretrain(
     """Train a tokenizer and a language model from scratch, and write them to `out/model`.
 
     `config` is a YAML file, a mapping or a checked `PretrainConfig`. The same call goes on where a killed one
-    stopped. `as_is` writes the model of the last checkpoint without training on; the run stays unfinished.
+    stopped. `as_is` writes the model of the last checkpoint without training on; the run stays unfinished. Under
+    `torchrun` the main process makes the tokenizer and writes the model; all of them train.
     """
-    settings = _config(config)
+    if as_is and process_count() > 1:
+        raise SettingError(f"as_is trains nothing, and {process_count()} processes were started; leave torchrun out.")
+    settings = settings_of(config)
     out = Path(out)
     command = f"residuum pretrain {config if isinstance(config, str | Path) else 'CONFIG.yaml'} --out {out}"
     texts = read_texts(settings)
     record = {"settings": settings.model_dump(mode="json"), "text": texts.fingerprint}
     if run := finished_run(out, "pretrain", record, fresh=fresh):
-        discard_checkpoints(out)  # a kill may have come before
+        if is_main_process():
+            discard_checkpoints(out)  # a kill may have come before
         return Pretraining(run, out / "model")
-    if fresh:
-        remove_folder(out / "tokenizer")
-    tokenizer = _tokenizer(settings, texts, out)
+    tokenizer = _tokenizer(settings, texts, out, device, fresh)
     network = build_network(settings.network, tokenizer, settings.seed)
     if as_is:
-        progress_so_far = load_checkpoint(out, {"network": network})
-        training = Training(progress_so_far.step, progress_so_far)
+        reached = load_checkpoint(out, {"network": network})
+        training = Training(reached.step, reached)
     else:
         training = _train(network, tokenizer, settings, texts, out, record, device, fresh, progress)
-    run = _run(record, texts, network, training)
-    _export(out / "model", network, tokenizer, settings)
-    text = card(settings, texts, _parameters(network), training.history, training.scores, command)
-    with whole_file(out / "model" / "README.md") as path:
-        path.write_text(text, encoding="utf-8")
-    if not as_is:
+    if is_main_process():
+        run = _run(record, texts, network, training)
+        _export(out / "model", network, tokenizer, settings)
+        text = card(settings, texts, _parameters(network), training, command)
+        with whole_file(out / "model" / "README.md") as path:
+            path.write_text(text, encoding="utf-8")
+        if as_is:
+            return Pretraining(run, out / "model")
         write_run(out, run)
         discard_checkpoints(out)
-    return Pretraining(run, out / "model")
+    wait_for_others(device)
+    return Pretraining(read_run(out), out / "model")
 
 
-def _config(config: PretrainConfig | Mapping[str, Any] | str | Path) -> PretrainConfig:
+def settings_of(config: PretrainConfig | Mapping[str, Any] | str | Path) -> PretrainConfig:
+    """The settings, checked, from what `pretrain` takes."""
     if isinstance(config, PretrainConfig):
         return config
     return checked_config(dict(config)) if isinstance(config, Mapping) else read_config(config)
 
 
-def _tokenizer(settings: PretrainConfig, texts: Texts, out: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of this run: the one that is there already, else a new one."""
+def _tokenizer(
+    settings: PretrainConfig, texts: Texts, out: Path, device: str, fresh: bool
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of this run: the one that is there already, else a new one of the main process."""
+    folder = out / "tokenizer"
+    if is_main_process():
+        if fresh:
+            remove_folder(folder)
+        if folder.exists():
+            _check_tokenizer(settings, texts, folder)
+        else:
+            _write_tokenizer(settings, texts, folder)
+    wait_for_others(device)
+    return _read_tokenizer(folder)
+
+
+def _read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
-    folder = out / "tokenizer"
-    if (folder / "tokenizer_config.json").exists():
+    try:
         return AutoTokenizer.from_pretrained(folder)
-    tokenizer = train_tokenizer(
+    except Exception as error:  # what a damaged tokenizer leads to is of every kind, and undocumented
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ModelError(f"The tokenizer in {folder} cannot be read ({reason}); pass --fresh to start over.") from error
+
+
+def _check_tokenizer(settings: PretrainConfig, texts: Texts, folder: Path) -> None:
+    """Refuse a tokenizer that other settings or another text gave."""
+    there = read_json(folder / IDENTITY) if (folder / IDENTITY).exists() else None
+    if there != _tokenizer_identity(settings, texts):
+        raise StoreError(
+            f"{folder} holds a tokenizer of other settings or another text; choose another folder or pass --fresh."
+        )
+
+
+def _tokenizer_identity(settings: PretrainConfig, texts: Texts) -> dict[str, Any]:
+    """What the tokenizer depends on, and the rest of the text that the run reads."""
+    return {
+        **settings.tokenizer.model_dump(mode="json"),
+        "exponent": settings.exponent,
+        "window": settings.network.window,
+        "seed": settings.seed,
+        "text": texts.fingerprint,
+    }
+
+
+def new_tokenizer(settings: PretrainConfig, texts: Texts) -> PreTrainedTokenizerBase:
+    """A tokenizer trained on the texts."""
+    return train_tokenizer(
         texts.sentences,
         pieces=settings.tokenizer.pieces,
         lines=settings.tokenizer.lines,
@@ -114,9 +172,13 @@ def _tokenizer(settings: PretrainConfig, texts: Texts, out: Path) -> PreTrainedT
         window=settings.network.window,
         seed=settings.seed,
     )
+
+
+def _write_tokenizer(settings: PretrainConfig, texts: Texts, folder: Path) -> None:
+    tokenizer = new_tokenizer(settings, texts)
     with whole_folder(folder) as temporary:
         tokenizer.save_pretrained(temporary)
-    return tokenizer
+        write_json(temporary / IDENTITY, _tokenizer_identity(settings, texts))
 
 
 def _train(
@@ -130,10 +192,10 @@ def _train(
     fresh: bool,
     progress: bool,
 ) -> Training:
-    pieces = _pieces(tokenizer)
-    batches = MixedBatches(settings.objectives, *_sources(tokenizer, settings, texts), pieces, settings.seed)
-    held_out = {name: [(ids,) for ids in _encode(tokenizer, rows)] for name, rows in texts.held_out.items() if rows}
-    retrieval = {name: _encode_pairs(tokenizer, rows) for name, rows in texts.retrieval.items()}
+    pieces = special_pieces(tokenizer)
+    batches = MixedBatches(settings.objectives, *token_sources(tokenizer, settings, texts), pieces, settings.seed)
+    held_out = {name: [(ids,) for ids in encode_lines(tokenizer, rows)] for name, rows in texts.held_out.items() if rows}
+    retrieval = {name: encode_pairs(tokenizer, rows) for name, rows in texts.retrieval.items()}
     network.train()
     return train(
         {"network": network},
@@ -149,34 +211,37 @@ def _train(
     )
 
 
-def _sources(
+def token_sources(
     tokenizer: PreTrainedTokenizerBase, settings: PretrainConfig, texts: Texts
 ) -> tuple[list[Source], list[Source]]:
     """Tokenized sentences and pairs, with the chance of each language and text to be drawn."""
     chances = shares({name: len(rows) for name, rows in texts.sentences.items()}, settings.exponent)
     sentences = [
-        Source([(ids,) for ids in _encode(tokenizer, rows)], chances[name]) for name, rows in texts.sentences.items()
+        Source([(ids,) for ids in encode_lines(tokenizer, rows)], chances[name]) for name, rows in texts.sentences.items()
     ]
     pairs = [
-        Source(_encode_pairs(tokenizer, paired.sentences), paired.weight * len(paired.sentences) ** settings.exponent)
+        Source(encode_pairs(tokenizer, paired.sentences), paired.weight * len(paired.sentences) ** settings.exponent)
         for paired in texts.pairs
     ]
     return sentences, pairs
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Ids]:
+def encode_lines(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[Ids]:
+    """The pieces of each line, without special tokens."""
     if not texts:
         return []
     encoded = tokenizer(list(texts), add_special_tokens=False, return_attention_mask=False, verbose=False)
     return [np.array(ids, np.int32) for ids in encoded["input_ids"]]  # pyright: ignore[reportGeneralTypeIssues]
 
 
-def _encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
-    first, second = (_encode(tokenizer, [pair[side] for pair in pairs]) for side in (0, 1))
+def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ids, Ids]]:
+    """The pieces of both sides of each pair."""
+    first, second = (encode_lines(tokenizer, [pair[side] for pair in pairs]) for side in (0, 1))
     return list(zip(first, second, strict=True))
 
 
-def _pieces(tokenizer: Any) -> Pieces:
+def special_pieces(tokenizer: Any) -> Pieces:
+    """The ids of the special tokens, and the size of the vocabulary."""
     return Pieces(
         begin=tokenizer.bos_token_id,
         end=tokenizer.eos_token_id,
@@ -194,6 +259,7 @@ def _run(record: dict[str, Any], texts: Texts, network: nn.Module, training: Tra
         "steps": training.progress.step,
         "tokens": training.progress.tokens,
         "pairs excluded": sum(paired.excluded for paired in texts.pairs),
+        "pairs in held-out text": sum(paired.held_out for paired in texts.pairs),
         **{name: value for name, value in last.items() if " layer " not in name},
     }
     tables = {"history": training.history, "scores": _score_table(scores), "pairs": _pair_table(texts)}
@@ -220,9 +286,10 @@ _SCORE_NAME = re.compile(r"(?P<score>perplexity|retrieval) (?P<subject>.+?)(?: l
 def _pair_table(texts: Texts) -> pd.DataFrame:
     import pandas as pd
 
-    columns = ["name", "languages", "read", "kept", "blank", "too_long", "excluded"]
+    columns = ["name", "languages", "read", "kept", "blank", "too_long", "excluded", "held_out"]
     rows = [
-        (p.name, "-".join(p.languages), p.read, len(p.sentences), p.blank, p.too_long, p.excluded) for p in texts.pairs
+        (p.name, "-".join(p.languages), p.read, len(p.sentences), p.blank, p.too_long, p.excluded, p.held_out)
+        for p in texts.pairs
     ]
     return pd.DataFrame(rows, columns=columns)
 

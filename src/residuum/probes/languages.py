@@ -6,19 +6,20 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from residuum.activations.correlation import cluster_store
+from residuum.activations.correlation import check_room, cluster_store
 from residuum.activations.store import ActivationStore
 from residuum.batteries import TASK, Bench
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Splits, activations_folder, examples
+from residuum.examples import MEMORY, Splits, activations_folder, check_classes, examples
 from residuum.maths.clustering import Clustering
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import LAMBDA, Recipe
@@ -34,6 +35,8 @@ from residuum.probes.measuring import Battery, NeuronSet, everything, subsets_of
 from residuum.probes.parallel import SHARES, ParallelTreebanks, parallel_treebanks
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, labels_of, named_task
+from residuum.twins import random_twin as build_twin
+from residuum.twins import twin_folder
 
 if TYPE_CHECKING:
     from residuum.models import Model
@@ -124,6 +127,7 @@ def probe_languages(
     recipe: Recipe | None = None,
     layers: str | int | Sequence[int] = "all",
     limit: int | None = None,
+    random_twin: bool = False,
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
     device: str = "auto",
@@ -136,20 +140,22 @@ def probe_languages(
     Probes learn from the training share of `source` (by default the first treebank) and are tested on all sentences of
     every other language, and on the held-out ones. Neurons are clustered on the source's training sentences; the
     representatives of each threshold are the neurons that are kept in every language. Each model reads each treebank
-    once. `families` names the families of languages that the package does not know. `workers` (processes, or an
-    `Engine`) read, add up and train, each holding up to `max_memory` bytes.
+    once. `families` names the families of languages that the package does not know. `random_twin` tests all neurons of
+    each model with random weights in every language, too, which takes as many readings again. `workers` (processes, or
+    an `Engine`) read, add up and train, each holding up to `max_memory` bytes.
     """
     task = named_task(task)
     plan = LanguagePlan(tuple(thresholds), representatives, subsets, seeds, seed, penalty, recipe or Recipe())
     treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
+    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh}
     with activations_folder(activations, out) as folder:
-        stores = _read_all(models, treebanks, task, folder, layers, device, workers, fresh)
+        read = partial(_read_languages, treebanks, reading)
+        stores, twins = _read_all(models, read, folder, device, seed if random_twin else None)
         config = {
             "task": task.name,
             "source": treebanks.source,
-            "stores": {
-                f"{model} {language}": s.fingerprint for model, own in stores.items() for language, s in own.items()
-            },
+            "stores": _fingerprints(stores),
+            "random_twins": _fingerprints(twins),
             "labels": {language: corpus.fingerprint for language, corpus in treebanks.corpora.items()},
             "sentences": {"train": len(treebanks.train), "held out": len(treebanks.held_out)},
             "families": dict(families or {}),
@@ -158,42 +164,56 @@ def probe_languages(
         if out is not None and (run := finished_run(out, "probe-languages", config, fresh=fresh)):
             return LanguageProbing(run)
         splits = {model: _splits(own, treebanks, task) for model, own in stores.items()}
-        work = Work(treebanks, plan, dict(families or {}), max_memory, workers, say or (lambda _: None))
+        random = {model: _splits(own, treebanks, task) for model, own in twins.items()}
+        work = Work(treebanks, plan, dict(families or {}), random, max_memory, workers, say or (lambda _: None))
         run = Run("probe-languages", config, *_measured(splits, work))
     if out is not None:
         write_run(out, run)
     return LanguageProbing(run)
 
 
+Stores = dict[str, dict[str, ActivationStore]]
+"""A store for each model and language."""
+
+
 def _read_all(
     models: Sequence[Model | str | os.PathLike[str]] | Model | str | os.PathLike[str],
-    treebanks: ParallelTreebanks,
-    task: Task,
+    read: Callable[[Model, Path], dict[str, ActivationStore]],
     folder: Path,
-    layers: str | int | Sequence[int],
     device: str,
-    workers: Workers,
-    fresh: bool,
-) -> dict[str, dict[str, ActivationStore]]:
-    """A store for each model and language; every model is loaded once."""
-    from residuum.activations.extraction import extract
+    twin_seed: int | None,
+) -> tuple[Stores, Stores]:
+    """What every model reads, and (with a seed) what its random twin does; they are loaded one after another."""
     from residuum.models import Model, load_model
 
-    stores: dict[str, dict[str, ActivationStore]] = {}
+    stores: Stores = {}
+    twins: Stores = {}
     for given in [models] if isinstance(models, Model | str | os.PathLike) else models:
         model = given if isinstance(given, Model) else load_model(os.fspath(given), device=device)
         if model.name in stores:
             raise SettingError(f"Two models are called {model.name}; rename a folder, so that their rows can be told.")
-        own = folder / re.sub(r"[^\w.-]+", "-", model.name)
-        stores[model.name] = {
-            language: extract(
-                model, corpus, own / language, layers=layers, unit=task.unit, workers=workers, fresh=fresh
-            )
-            for language, corpus in treebanks.corpora.items()
-        }
+        own = re.sub(r"[^\w.-]+", "-", model.name)
+        stores[model.name] = read(model, folder / own)
+        if twin_seed is not None:
+            twins[model.name] = read(build_twin(model, seed=twin_seed), twin_folder(folder) / own)
     if not stores:
         raise SettingError("Found no model to probe; give at least one.")
-    return stores
+    return stores, twins
+
+
+def _read_languages(
+    treebanks: ParallelTreebanks, settings: Mapping[str, Any], model: Model, folder: Path
+) -> dict[str, ActivationStore]:
+    from residuum.activations.extraction import extract
+
+    return {
+        language: extract(model, corpus, folder / language, **settings)
+        for language, corpus in treebanks.corpora.items()
+    }
+
+
+def _fingerprints(stores: Stores) -> dict[str, str]:
+    return {f"{model} {language}": s.fingerprint for model, own in stores.items() for language, s in own.items()}
 
 
 def _splits(stores: dict[str, ActivationStore], treebanks: ParallelTreebanks, task: Task) -> dict[str, Splits]:
@@ -208,6 +228,7 @@ def _splits(stores: dict[str, ActivationStore], treebanks: ParallelTreebanks, ta
     if isinstance(source.labels, np.ndarray):
         raise SettingError(f"{task.name} predicts numbers; probing across languages needs classes.")
     train, held_out = source.select(treebanks.train), source.select(treebanks.held_out)
+    check_classes(train, held_out, held_out)
     return {
         language: Splits(task, train, held_out, held_out if language == treebanks.source else own)
         for language, own in whole.items()
@@ -221,6 +242,7 @@ class Work:
     treebanks: ParallelTreebanks
     plan: LanguagePlan
     families: Mapping[str, str]
+    twins: Mapping[str, dict[str, Splits]]  # of each model, what its random twin sees; none unless asked for
     max_memory: int
     workers: Workers
     say: Callable[[str], object]
@@ -248,18 +270,37 @@ def _measured(splits: dict[str, dict[str, Splits]], work: Work) -> tuple[dict[st
 
 def _of_model(model: str, splits: dict[str, Splits], work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One model's scores in all languages, and what clustering left of its neurons."""
+    random = _twin_scores(work.twins[model], work) if model in work.twins else {}
     plan, source = work.plan, work.bench(splits[work.treebanks.source])
     train = source.splits.train
+    check_room(train.store, work.max_memory)
     clustering = cluster_store(train.store, train.rows, workers=work.workers)
     kept = _kept(clustering, train.layout, plan)
     sets = [*kept, *(subsets_of_layers(train.layout) if plan.subsets else [])]
     battery = Battery(source, sets, targets_of(source), plan.probe_seeds, plan.penalties)
     work.say(f"{model}: {source.estimate(battery.probes)} …")
     scores = [
-        language_table(model, language, battery.on("test", work.bench(own)), sets, work.treebanks, work.families)
+        language_table(
+            model,
+            language,
+            battery.on("test", work.bench(own)),
+            sets,
+            work.treebanks,
+            random.get(language, np.nan),
+            work.families,
+        )
         for language, own in splits.items()
     ]
     return pd.concat(scores, ignore_index=True), cluster_table(model, kept, clustering)
+
+
+def _twin_scores(splits: dict[str, Splits], work: Work) -> dict[str, float]:
+    """The accuracy of a random twin in each language, from all of its neurons."""
+    source = work.bench(splits[work.treebanks.source])
+    whole = everything(source.splits.layout)
+    battery = Battery(source, [whole], [TASK], work.plan.probe_seeds, work.plan.penalties)
+    work.say(f"{source.splits.train.store.name}: {source.estimate(battery.probes)} …")
+    return {language: battery.on("test", work.bench(own)).mean(whole.name) for language, own in splits.items()}
 
 
 def _kept(clustering: Clustering, layout: NeuronLayout, plan: LanguagePlan) -> list[NeuronSet]:
@@ -282,7 +323,7 @@ def _summary(languages: pd.DataFrame, bench: Bench, treebanks: ParallelTreebanks
         [row for row in rows if row["threshold"] == most and (row["language"] == treebanks.source) is at_home]
         for at_home in (True, False)
     )
-    return {
+    summary = {
         "learnt from": treebanks.source,
         "languages": len(treebanks.corpora),
         "models": len({row["model"] for row in rows}),
@@ -292,3 +333,5 @@ def _summary(languages: pd.DataFrame, bench: Bench, treebanks: ParallelTreebanks
         "mean accuracy abroad": float(np.mean([row["score"] for row in abroad])),
         "words with unseen labels": sum({row["language"]: row["unseen"] for row in abroad}.values()),
     }
+    twin = float(np.mean([row["random_twin"] for row in abroad]))
+    return summary if np.isnan(twin) else summary | {"mean accuracy of random twins abroad": twin}

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits, whole_store
-from residuum.redundancies.general import Rows, clustering_bytes, general_redundancy, representatives
+from residuum.redundancies.general import Rows, general_redundancy, representatives
 from residuum.redundancies.settings import THRESHOLDS, Settings
 from residuum.results import Result, Run, finished_run, finished_step, scratch, write_run
+from residuum.twins import Twin, twin_identity, twin_splits
 
 if TYPE_CHECKING:  # torch is loaded only where probes are trained or models are read
     import pandas as pd
@@ -27,24 +29,28 @@ if TYPE_CHECKING:  # torch is loaded only where probes are trained or models are
     from residuum.models import Model
     from residuum.tasks import Task, TaskCorpora
 
+OF_TASK = ("keep", "keep_layers", "seeds", "representatives")
+"""Settings that mean nothing without a task."""
+
 
 @dataclass(frozen=True, eq=False)
 class Redundancy(Result):
     """What `redundancy` measured. `frame` has one row for each clustering threshold, 0 being all neurons.
 
-    Without a task the columns of scores, and the tables `reduction`, `tried` and `selected`, are not there.
+    Without a task the columns of scores, and the tables `reduction`, `tried`, `selected`, `classes` and `class_layers`,
+    are not there.
     """
 
     run: Run
 
     @property
     def frame(self) -> pd.DataFrame:
-        """threshold, neurons, share, grouped, largest cluster; dev, test, low, high, sd, control, selectivity."""
+        """threshold, neurons, share, grouped, largest cluster; dev, test, low, high, sd, control, selectivity, twin."""
         return self.run.tables["thresholds"]
 
     @property
     def layers(self) -> pd.DataFrame:
-        """Each layer's neurons, how many are constant, and its scores; `enough` marks a redundant layer."""
+        """Each layer's neurons, mean CKA with the others, and scores; `enough` marks a redundant layer."""
         return self.run.tables["layers"]
 
     @property
@@ -69,7 +75,7 @@ class Redundancy(Result):
 
     @property
     def neurons(self) -> pd.DataFrame:
-        """Each neuron's cluster at each threshold."""
+        """Each neuron's cluster at each threshold, by the chosen method and by others that were asked."""
         return self.run.tables["neurons"]
 
     @property
@@ -78,13 +84,23 @@ class Redundancy(Result):
         return self._of_task("reduction")
 
     @property
+    def classes(self) -> pd.DataFrame:
+        """Precision, recall, F1 and support of each class from each layer; absent where numbers are predicted."""
+        return self._of_task("classes")
+
+    @property
+    def class_layers(self) -> pd.DataFrame:
+        """Which layers are enough for each class; absent where numbers are predicted."""
+        return self._of_task("class_layers")
+
+    @property
     def selected(self) -> pd.DataFrame:
         """The neurons of the minimal sets, most important first."""
         return self._of_task("selected")
 
     def representatives(self, threshold: float, rule: str = "medoid", seed: int = 0) -> list[str]:
         """One neuron of each cluster at a measured threshold, as `layer:index`."""
-        if f"cluster {threshold:g}" not in self.neurons:
+        if threshold != 0 and f"cluster {threshold:g}" not in self.neurons:
             there = ", ".join(name.split()[1] for name in self.neurons if name.startswith("cluster "))
             raise SettingError(f"The threshold {threshold:g} was not measured; there are {there}.")
         return self.neurons["neuron"].iloc[representatives(self.neurons, threshold, rule, seed)].tolist()
@@ -100,6 +116,8 @@ class Redundancy(Result):
 
     def _of_task(self, table: str) -> pd.DataFrame:
         if table not in self.run.tables:
+            if "reduction" in self.run.tables:
+                raise SettingError(f"There is no table {table}: the task predicts numbers, which have no classes.")
             raise SettingError(f"There is no table {table}: no task was given. Run `redundancy` with a task.")
         return self.run.tables[table]
 
@@ -133,11 +151,14 @@ def redundancy(
     thresholds: Sequence[float] = THRESHOLDS,
     representatives: str = "random",
     keep: float = 0.99,
+    keep_layers: float = 0.99,
+    clusters: str = "average",
     focus: float = 0.3,
     pictures: int = 3,
     agreement: Sequence[float] = (),
     seeds: int = 3,
     seed: int = 0,
+    random_twin: Twin = False,
     penalty: str = "1e-5,1e-5",
     recipe: Recipe | None = None,
     out: str | Path | None = None,
@@ -154,30 +175,39 @@ def redundancy(
 
     `source` is a store, one store for each of train, dev and test, or a model that reads the corpus `data` into the
     folder `activations` (in `out` by default). Labels (or a task, whose labels the corpus has) add probes: on all
-    neurons, each layer, the representatives of the clusters, and the minimal sets that keep the share `keep` of the
-    score of all neurons. Clusters are found on the training part. `max_memory` (bytes) bounds the activations that are
-    held at once, by each of the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are
-    options of `labelled_splits` (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
+    neurons, each layer, the representatives of the `clusters` (average, kmeans or dbscan), and the minimal sets that
+    keep the share `keep` of the score of all neurons; a layer that alone keeps `keep_layers` is redundant. Clusters are
+    found on the training part. `random_twin` adds the scores of the model with random weights (or of its stores), which
+    costs a second reading of the corpus. `max_memory` (bytes) bounds the activations that are held at once, by each of
+    the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are options of `labelled_splits`
+    (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
     """
-    settings = Settings(tuple(thresholds), representatives, focus, pictures, tuple(agreement), keep, seeds, seed)
+    cutting = (tuple(thresholds), representatives, focus, pictures, tuple(agreement))
+    settings = Settings(*cutting, keep, keep_layers, clusters, seeds, seed)
     plan = ProbePlan.of(penalty, recipe, max_memory, workers)
     with activations_folder(activations, out) as place:
         options = {**reading, "activations": place, "workers": workers, "fresh": fresh, "progress": progress}
+        twin = None
         if task is None and (data is None or _is_text(data)):
+            if random_twin is not None and random_twin is not False:
+                raise SettingError("Probes are compared with the random twin, and without a task there are none.")
             store, splits = whole_store(source, data, split=split, **options), None  # pyright: ignore[reportArgumentType]
         else:
             splits = labelled_splits(source, data, task or "labels", seed=seed, **options)  # pyright: ignore[reportArgumentType]
             store = splits.train.store
-        config = _config(store, splits, settings, plan)
+            own = {**reading, "seed": seed, "workers": workers, "fresh": fresh, "progress": progress}
+            splits, twin = twin_splits(splits, source, data, task or "labels", random_twin, place, own)
+        config = _config(store, splits, twin, settings, plan)
         if out is not None and (run := finished_run(out, "redundancy", config, fresh=fresh)):
             return Redundancy(run)
+        check_room(store, max_memory)
         with scratch(out, config, fresh=fresh) as folder:
             general = finished_step(
                 folder, "general", lambda: _general(store, splits, settings, workers, progress, say)
             )
             run = Run("redundancy", config, general.summary, general.tables, general.tensors)
             if splits is not None:
-                run = _of_task(run, splits, settings, plan, folder, say)
+                run = _of_task(run, splits, twin, settings, plan, folder, say)
         if out is not None:
             write_run(out, run)
     return Redundancy(run)
@@ -189,15 +219,20 @@ def _is_text(data: Any) -> bool:
     return isinstance(data, str | os.PathLike | Corpus)
 
 
-def _config(store: ActivationStore, splits: Splits | None, settings: Settings, plan: ProbePlan) -> dict[str, Any]:
+def _config(
+    store: ActivationStore, splits: Splits | None, twin: Splits | None, settings: Settings, plan: ProbePlan
+) -> dict[str, Any]:
     chosen = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
     if splits is None:
         corpus = store.manifest.corpus["name"]
         facts = {"model": store.name, "layers": store.layers, "data": f"{corpus} {store.fingerprint}"}
-        return facts | {key: value for key, value in chosen.items() if key not in ("keep", "seeds", "representatives")}
+        return facts | {key: value for key, value in chosen.items() if key not in OF_TASK}
+    from residuum.batteries import Bench
     from residuum.maths.probing import Recipe
 
-    return splits.facts | chosen | {"penalty": [plan.l1, plan.l2], "recipe": asdict(plan.recipe or Recipe())}
+    training = {"penalty": [plan.l1, plan.l2], "recipe": asdict(plan.recipe or Recipe())}
+    facts = Bench(splits, seed=settings.seed).facts
+    return facts | {"random_twin": twin_identity(twin)} | chosen | training
 
 
 def _general(
@@ -225,18 +260,28 @@ def _training_rows(splits: Splits) -> Rows | None:
 
 
 def _of_task(
-    run: Run, splits: Splits, settings: Settings, plan: ProbePlan, folder: Path, say: Callable[[str], object]
+    run: Run,
+    splits: Splits,
+    twin: Splits | None,
+    settings: Settings,
+    plan: ProbePlan,
+    folder: Path,
+    say: Callable[[str], object],
 ) -> Run:
     """The run with the scores of its layers and thresholds, and with the minimal sets."""
     from residuum.batteries import Bench
     from residuum.maths.probing import Recipe
     from residuum.redundancies.minimal_sets import find_minimal_sets
-    from residuum.redundancies.task_probes import Penalty, probe_layers_and_clusters
+    from residuum.redundancies.task_probes import Penalty, probe_layers_and_clusters, probe_twin
 
     bench = Bench(splits, plan.recipe or Recipe(), plan.max_memory, settings.seed, plan.workers)
     penalty = Penalty(plan.l1, plan.l2)
+    random: dict[str, float] = {}
+    if twin is not None:
+        found = finished_step(folder, "twin", lambda: probe_twin(bench, twin, settings, penalty, say))
+        random = dict(zip(found.tables["twin"]["set"], found.tables["twin"]["score"], strict=True))
     probes = finished_step(
-        folder, "probes", lambda: probe_layers_and_clusters(bench, run.tables, settings, penalty, say)
+        folder, "probes", lambda: probe_layers_and_clusters(bench, run.tables, settings, penalty, random, say)
     )
     minimal = finished_step(folder, "minimal", lambda: find_minimal_sets(bench, probes, settings, penalty, folder, say))
     return Run(

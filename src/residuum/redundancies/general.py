@@ -12,10 +12,11 @@ from jaxtyping import Float, Int
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.store import ActivationStore
 from residuum.engine import Workers
-from residuum.maths.clustering import Clustering, cluster_correlation, moments_correlation, random_members
+from residuum.maths.clustering import cluster_correlation, medoids, moments_correlation, random_members
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.partitions import cluster_windows, dbscan_partition, kmeans_partition, partition_agreement
+from residuum.maths.partitions import cluster_windows
 from residuum.maths.similarity import similarity_matrix
+from residuum.redundancies.partitions import Partitions
 from residuum.redundancies.pictures import PICTURE_COLUMNS, Scales, cluster_pictures
 from residuum.redundancies.settings import RULES, Settings
 from residuum.results import Run
@@ -37,27 +38,28 @@ def general_redundancy(
     """
     layout = NeuronLayout(tuple(store.widths), tuple(store.layers))
     moments = neuron_moments(store, rows, workers=workers, advance=advance)
-    similarity = _similarity_table(store, similarity_matrix(moments, "cka"))
+    cka = similarity_matrix(moments, "cka")
     scales = Scales.of(moments)
     correlation, constant = moments_correlation(moments)
     n_words = moments.n
     del moments
     clustering = cluster_correlation(correlation, constant)
-    labels = [clustering.labels(threshold) for threshold in settings.thresholds]
-    medoids = [clustering.representatives(threshold, "medoid") for threshold in settings.thresholds]
+    partitions = Partitions(clustering, settings)
+    labels = [partitions.chosen(threshold) for threshold in settings.cuts]
+    central = [medoids(correlation, own, constant) for own in labels]
     tables = {
-        "thresholds": _threshold_table(settings, labels),
-        "layers": _layer_table(layout, constant),
+        "thresholds": _threshold_table(settings, labels, layout),
+        "layers": _layer_table(layout, constant, cka),
         "windows": _window_table(settings, labels, layout),
-        "survivors": _survivor_table(settings, labels, medoids, layout),
-        "similarity": similarity,
+        "survivors": _survivor_table(settings, labels, central, layout),
+        "similarity": _similarity_table(store, cka),
         "pictures": pd.DataFrame(
-            cluster_pictures(store, rows, clustering, layout, scales, settings), columns=pd.Index(PICTURE_COLUMNS)
+            cluster_pictures(store, rows, partitions, layout, scales), columns=pd.Index(PICTURE_COLUMNS)
         ),
-        "neurons": _neuron_table(settings, labels, medoids, layout, constant),
+        "neurons": _neuron_table(partitions, central, layout),
     }
-    if settings.agreement:
-        tables["agreement"] = _agreement_table(clustering, settings)
+    if partitions.others:
+        tables["agreement"] = partitions.agreement()
     summary = {f"{store.unit}s": n_words, "neurons": layout.n_neurons, "constant neurons": clustering.n_constant}
     return Run("redundancy", {}, summary, tables, {"tree": clustering.tree})
 
@@ -67,6 +69,8 @@ def representatives(neurons: pd.DataFrame, threshold: float, rule: str, seed: in
 
     Random ones are drawn by the seed and the threshold alone, whatever other thresholds there are.
     """
+    if threshold == 0:
+        return np.arange(len(neurons))
     labels = neurons[f"cluster {threshold:g}"].to_numpy()
     if rule == "medoid":
         return np.flatnonzero(neurons[f"medoid {threshold:g}"].to_numpy())
@@ -75,33 +79,29 @@ def representatives(neurons: pd.DataFrame, threshold: float, rule: str, seed: in
     return np.sort(random_members(labels, np.random.default_rng([seed, round(threshold * 1e6)])))
 
 
-def clustering_bytes(n_neurons: int, widths: list[int]) -> int:
-    """The most memory that `general_redundancy` holds: moments and correlation, or correlation and tree."""
-    square = 8 * n_neurons**2
-    moments = (square + 8 * sum(width**2 for width in widths)) // 2
-    return square + max(moments, square)  # scipy's linkage works on a copy of the condensed distances
-
-
-def _threshold_table(settings: Settings, labels: list[np.ndarray]) -> pd.DataFrame:
+def _threshold_table(settings: Settings, labels: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
     """Neurons left at each c_t, 0 being all; how many stand in a cluster with others, and the largest cluster."""
-    sizes = [np.ones(len(labels[0]), int), *(np.bincount(own) for own in labels)]
+    sizes = [np.ones(layout.n_neurons, int), *(np.bincount(own) for own in labels)]
     return pd.DataFrame(
         {
-            "threshold": [0.0, *settings.thresholds],
+            "threshold": [0.0, *settings.cuts],
             "neurons": [len(own) for own in sizes],
-            "share": [len(own) / len(labels[0]) for own in sizes],
+            "share": [len(own) / layout.n_neurons for own in sizes],
             "grouped": [int(own[own > 1].sum()) for own in sizes],
             "largest cluster": [int(own.max()) for own in sizes],
         }
     )
 
 
-def _layer_table(layout: NeuronLayout, constant: np.ndarray) -> pd.DataFrame:
+def _layer_table(layout: NeuronLayout, constant: np.ndarray, cka: Float[np.ndarray, "layer layer"]) -> pd.DataFrame:
+    """Neurons, constant ones, and how alike a layer is to the model's other layers on average (NaN without others)."""
+    others = len(cka) - 1
     return pd.DataFrame(
         {
             "layer": layout.layers,
             "neurons": layout.widths,
             "constant": layout.spread(np.flatnonzero(constant)),
+            "mean cka": (cka.sum(axis=1) - np.diag(cka)) / others if others else np.full(1, np.nan),
         }
     )
 
@@ -109,7 +109,7 @@ def _layer_table(layout: NeuronLayout, constant: np.ndarray) -> pd.DataFrame:
 def _window_table(settings: Settings, labels: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
     """Share of clusters within 1, 2, 3 neighbouring layers or further; also of those with two neurons or more."""
     rows = []
-    for threshold, own in zip(settings.thresholds, labels, strict=True):
+    for threshold, own in zip(settings.cuts, labels, strict=True):
         every, grouped = cluster_windows(own, layout), cluster_windows(own, layout, smallest=2)
         for window, share in every.shares.items():
             rows.append((threshold, window, round(share * every.counts.sum()), share, grouped.shares[window]))
@@ -117,14 +117,14 @@ def _window_table(settings: Settings, labels: list[np.ndarray], layout: NeuronLa
 
 
 def _survivor_table(
-    settings: Settings, labels: list[np.ndarray], medoids: list[np.ndarray], layout: NeuronLayout
+    settings: Settings, labels: list[np.ndarray], central: list[np.ndarray], layout: NeuronLayout
 ) -> pd.DataFrame:
     """Representatives per layer and threshold, by each rule that picks them; threshold 0 keeps all."""
     parts = [_survivors(0.0, dict.fromkeys(RULES, np.arange(layout.n_neurons)), layout)]
-    for threshold, own, central in zip(settings.thresholds, labels, medoids, strict=True):
+    for threshold, own, middle in zip(settings.cuts, labels, central, strict=True):
         drawn = random_members(own, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
         first = np.unique(own, return_index=True)[1]
-        parts.append(_survivors(threshold, {"random": drawn, "medoid": central, "first": first}, layout))
+        parts.append(_survivors(threshold, {"random": drawn, "medoid": middle, "first": first}, layout))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -133,24 +133,17 @@ def _survivors(threshold: float, kept: dict[str, np.ndarray], layout: NeuronLayo
     return pd.DataFrame({"threshold": threshold, "layer": layout.layers, "neurons": layout.widths, **counts})
 
 
-def _neuron_table(
-    settings: Settings,
-    labels: list[np.ndarray],
-    medoids: list[np.ndarray],
-    layout: NeuronLayout,
-    constant: np.ndarray,
-) -> pd.DataFrame:
-    """Each neuron's cluster at each threshold, and whether it is the medoid of it."""
+def _neuron_table(partitions: Partitions, central: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
+    """Each neuron's cluster at each threshold, by other methods too, and whether it is the medoid of it."""
     columns = np.arange(layout.n_neurons)
     frame = {
         "neuron": layout.format(columns.tolist()),
         "layer": np.array(layout.layers)[layout.positions],
-        "constant": constant,
+        "constant": partitions.clustering.constant,
+        **partitions.columns(),
     }
-    for threshold, own in zip(settings.thresholds, labels, strict=True):
-        frame[f"cluster {threshold:g}"] = own
-    for threshold, central in zip(settings.thresholds, medoids, strict=True):
-        frame[f"medoid {threshold:g}"] = np.isin(columns, central)
+    for threshold, middle in zip(partitions.settings.cuts, central, strict=True):
+        frame[f"medoid {threshold:g}"] = np.isin(columns, middle)
     return pd.DataFrame(frame)
 
 
@@ -170,18 +163,3 @@ def _similarity_table(store: ActivationStore, cka: Float[np.ndarray, "layer laye
             "null": np.nan,
         }
     )
-
-
-def _agreement_table(clustering: Clustering, settings: Settings) -> pd.DataFrame:
-    """How far k-means (with as many clusters) and DBSCAN (with c_t as radius) find the same clusters."""
-    rows = []
-    for threshold in settings.agreement:
-        own = clustering.labels(threshold)
-        others = {
-            "k-means": kmeans_partition(clustering, int(own.max()) + 1, settings.seed),
-            "DBSCAN": dbscan_partition(clustering, threshold),
-        }
-        for method, other in others.items():
-            rows.append((threshold, method, int(own.max()) + 1, int(other.max()) + 1, partition_agreement(own, other)))
-    names = ["threshold", "method", "clusters", "clusters of method", "agreement"]
-    return pd.DataFrame(rows, columns=pd.Index(names))

@@ -6,24 +6,33 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from residuum.costs import Cost, operations_a_second
+from residuum.costs import Step as Part
+from residuum.errors import ModelError
 from residuum.studies.declarations import Load, Step
 
 TOKENS = 30  # of a sentence
-OPERATIONS_A_SECOND = 3e10  # that two CPU cores do in float32 products; a GPU does a hundred times as many or more
+SHARE = 0.2  # of the speed of a bare product that a whole step reaches, all that stands between its products counted
+BYTES, TRAINED = 4, 4  # of a parameter; one that learns has its gradient and two moments beside it
 START = 4.0  # seconds to load a model and write a folder
 BASE_BLOCKS = 85e6  # parameters of twelve blocks of width 768, for a model that is not at hand
 
 RULE = (
     f"2 operations for each parameter of the blocks and token read, 6 for each one trained on, {TOKENS} tokens a "
-    f"sentence, {OPERATIONS_A_SECOND:.0e} operations a second (two CPU cores)"
+    "sentence, {speed:.1e} operations a second"
 )
 
 
-def step_minutes(step: Step, parameters: Mapping[str, float]) -> float:
-    """The expected minutes of a step; one that names no model works on all of them."""
+def machine_speed() -> float:
+    """Operations a second that a step does on this machine now, by a product of matrices."""
+    return SHARE * operations_a_second()
+
+
+def step_minutes(step: Step, parameters: Mapping[str, float], speed: float) -> float:
+    """The expected minutes of a step at so many operations a second; one that names no model works on all of them."""
     own = parameters.get(step.model)
     size = math.fsum(parameters.values()) if own is None else own
-    return (START + operations(step.load, size) / OPERATIONS_A_SECOND) / 60
+    return (START + operations(step.load, size) / speed) / 60
 
 
 def operations(load: Load, parameters: float) -> float:
@@ -35,25 +44,53 @@ def block_parameters(model: str, known: Mapping[str, float]) -> float:
     """Parameters of a model's blocks: known by name, or counted in the headers of its weights."""
     if model in known:
         return known[model]
-    files = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
-    return sum(map(_count, files)) if files else BASE_BLOCKS
+    files = _weight_files(model)
+    return sum(_count(file, ("embed", "lm_head")) for file in files) if files else BASE_BLOCKS
 
 
-def cost_lines(steps: Sequence[Step], parameters: Mapping[str, float], sentences: int) -> list[str]:
+def all_parameters(model: str, known: Mapping[str, float]) -> float:
+    """Parameters of a model with its embeddings; of one that is not at hand, those of its blocks."""
+    files = _weight_files(model)
+    return sum(map(_count, files)) if files else block_parameters(model, known)
+
+
+def chain_cost(
+    what: str, steps: Sequence[Step], parameters: Mapping[str, float], weights: Mapping[str, float], speed: float
+) -> Cost:
+    """The steps of a study with their times; memory is that of one model's weights, trained with gradients and moments.
+
+    `weights` counts all parameters of the models, embeddings among them.
+    """
+    parts = []
+    for step in steps:
+        size = BYTES * weights.get(step.model, max(weights.values(), default=0.0))
+        held = TRAINED * size if step.load.trained else size
+        parts.append(Part(step.name, 60 * step_minutes(step, parameters, speed), memory=round(held)))
+    return Cost(what, tuple(parts))
+
+
+def cost_lines(steps: Sequence[Step], parameters: Mapping[str, float], sentences: int, speed: float) -> list[str]:
     """Models, words, steps and hours, to be read before anything starts."""
-    hours = math.fsum(step_minutes(step, parameters) for step in steps) / 60
+    hours = math.fsum(step_minutes(step, parameters, speed) for step in steps) / 60
     sizes = ", ".join(f"{name} ({size / 1e6:.0f} million)" for name, size in parameters.items())
     return [
         f"Models (parameters of their blocks): {sizes}.",
         f"Text: about {sentences:,} sentences of {TOKENS} tokens for each task.",
         f"Steps: {len(steps)}.",
-        f"Time: about {hours:,.0f} hours, by this rule: {RULE}.",
+        f"Time: about {hours:,.0f} hours, by this rule: {RULE.format(speed=speed)}.",
     ]
 
 
-def _count(path: Path) -> float:
-    from safetensors import safe_open
+def _weight_files(model: str) -> list[Path]:
+    return sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
 
-    with safe_open(path, framework="numpy") as file:
-        names = [name for name in file.keys() if "embed" not in name and "lm_head" not in name]  # noqa: SIM118
-        return float(sum(math.prod(file.get_slice(name).get_shape()) for name in names))
+
+def _count(path: Path, without: Sequence[str] = ()) -> float:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if not any(part in name for part in without)]  # noqa: SIM118
+            return float(sum(math.prod(file.get_slice(name).get_shape()) for name in names))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"The weights in {path} are damaged ({error}); copy the model again.") from None

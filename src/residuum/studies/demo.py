@@ -11,16 +11,18 @@ from pathlib import Path
 from residuum.activations.extraction import extract
 from residuum.comparison import compare
 from residuum.comparison.comparing import PAPER
+from residuum.costs import Cost, Step, operations_a_second
 from residuum.errors import SettingError
 from residuum.models import load_model
 from residuum.reports import report
 from residuum.samples import sample
 from residuum.studies.documents import DOCUMENTS
-from residuum.studies.running import Study, study
+from residuum.studies.running import Study, study, study_cost
 
 SENTENCES = 400
 MEASURES = (*PAPER, "cka_debiased", "attention_js")  # of the model and its twin
 TITLE = "Residuum: five studies of a small multilingual model, and a real one beside its random twin"
+SPEED = 1.5e11  # operations a second of the two cores below, in a product of matrices
 SECONDS = {  # of each part on two cores, for the time that is left
     "twin": 40,
     "similarity": 60,
@@ -57,6 +59,15 @@ def demo(out: str | Path, *, fresh: bool = False, say: Say = print) -> Path:
         clock.finish(part.name)
     say(f"Step {len(parts) + 1} of {len(parts) + 1}: one page of {len(folders)} runs ({clock.left()} left)")
     return report(folders, out / "report.html", title=TITLE)
+
+
+def demo_cost() -> Cost:
+    """What `demo` would take: the known seconds of its parts at the speed of this machine, the studies' memory."""
+    minilm_folder()
+    slower = SPEED / operations_a_second()
+    held = {name: study_cost(name).memory for name in DOCUMENTS}
+    steps = [Step(name, seconds * slower, memory=held.get(name, 0)) for name, seconds in SECONDS.items()]
+    return Cost("the demo", tuple(steps))
 
 
 def minilm_folder() -> Path:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from residuum.costs import Cost
 from residuum.distillation import distill
+from residuum.distillation.distilling import plan
 from residuum.distillation.presets import TABLE_4_7
 from residuum.distillation.settings import read_settings
 from residuum.errors import SettingError
@@ -56,9 +59,22 @@ def study_distillation(
     return run
 
 
+def study_distillation_cost(
+    config: str | Path | Mapping[str, Any], *, tables: Sequence[str] = ("4.7", "4.8"), device: str = "auto"
+) -> Cost:
+    """What `study_distillation` would take: the plan of every row, each by its own first steps."""
+    base = _base(config)
+    steps = [
+        replace(step, name=f"{name}: {step.name}")
+        for name, changes in _rows(tables).items()
+        for step in plan({**base, **changes}, device=device).cost.steps
+    ]
+    return Cost(f"distillation, tables {', '.join(tables)}", tuple(steps))
+
+
 def _base(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     values = read_settings(config).model_dump(mode="json", exclude_unset=True)
-    for key in ("losses", "preset", "layer_map"):  # each row has its own
+    for key in ("losses", "preset", "layer_map", "out"):  # each row has its own
         values.pop(key, None)
     return values
 

@@ -11,9 +11,17 @@ from typing import Any
 
 import pandas as pd
 
+from residuum.costs import Cost
 from residuum.errors import SettingError
 from residuum.results import Result, Run, finished_run, write_run
-from residuum.studies.costs import block_parameters, cost_lines, step_minutes
+from residuum.studies.costs import (
+    all_parameters,
+    block_parameters,
+    chain_cost,
+    cost_lines,
+    machine_speed,
+    step_minutes,
+)
 from residuum.studies.declarations import Document, Results, Step
 from residuum.studies.documents import named_document
 from residuum.studies.findings import finding_tables
@@ -83,13 +91,35 @@ def study(
     finished_run(kit.out, COMMAND, config, fresh=fresh)  # another study's folder is an error
     steps = document.steps(kit)
     _check_names(steps)
-    parameters = {name: block_parameters(path, document.models) for name, path in kit.models.items()}
-    _agree(size, cost_lines(steps, parameters, size.sentences), yes, say)
-    results, seconds = _run_steps(steps, kit, parameters, say)
+    parameters, speed = _blocks(document, kit), machine_speed()
+    _agree(size, cost_lines(steps, parameters, size.sentences, speed), yes, say)
+    expected = [step_minutes(step, parameters, speed) for step in steps]
+    results, seconds = _run_steps(steps, kit, expected, say)
     run = Run(COMMAND, config, *_outcome(document, kit, results, seconds))
     write_run(kit.out, run)
     _report(document, kit, results)
     return Study(run, kit.out)
+
+
+def study_cost(
+    name: str,
+    *,
+    scale: str = "sample",
+    models: Sequence[str | Path] | str | Path = (),
+    data: str | Path | None = None,
+    device: str = "auto",
+    seed: int = 0,
+) -> Cost:
+    """What `study` would take with the same settings, by the rule of `studies.costs` at the speed of this machine."""
+    document, size = named_document(name), named_scale(scale)
+    kit = _kit(document, size, models, data, Path(), device, seed, False)
+    weights = {name: all_parameters(path, document.models) for name, path in kit.models.items()}
+    what = f"{name}, scale {scale}: {', '.join(kit.models)}"
+    return chain_cost(what, document.steps(kit), _blocks(document, kit), weights, machine_speed())
+
+
+def _blocks(document: Document, kit: Kit) -> dict[str, float]:
+    return {name: block_parameters(path, document.models) for name, path in kit.models.items()}
 
 
 def _kit(
@@ -157,14 +187,14 @@ def _agree(scale: Scale, lines: Sequence[str], yes: bool, say: Say) -> None:
 
 
 def _run_steps(
-    steps: Sequence[Step], kit: Kit, parameters: Mapping[str, float], say: Say
+    steps: Sequence[Step], kit: Kit, minutes: Sequence[float], say: Say
 ) -> tuple[Results, dict[str, float]]:
     """Do the steps in order; one whose folder is finished returns at once."""
     runs: dict[str, Run] = {}
     seconds: dict[str, float] = {}
-    for number, step in enumerate(steps, 1):
+    for number, (step, expected_minutes) in enumerate(zip(steps, minutes, strict=True), 1):
         kept = (kit.out / step.name / "result.json").exists() and not kit.fresh
-        expected = "finished before" if kept else f"about {_minutes(step_minutes(step, parameters))}"
+        expected = "finished before" if kept else f"about {_minutes(expected_minutes)}"
         say(f"{number}/{len(steps)}  {step.title} ({expected}) …")
         start = time.perf_counter()
         run = step.work(kit)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,10 @@ Evaluate = Callable[[int], Mapping[str, float]]
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a training gave: its curves, and which step scored best. The weights are in the modules and checkpoints."""
+    """What a training gave: its curves, and which step scored best. The weights are in the modules and checkpoints.
+
+    Of several processes only the main one has the curves and the best step.
+    """
 
     steps: int
     progress: Progress
@@ -103,6 +107,30 @@ def train(
     return Training(total, run.to_the_end(show=progress))
 
 
+def first_steps(
+    modules: Mapping[str, nn.Module],
+    batches: Batches,
+    losses: Losses,
+    settings: TrainingSettings,
+    *,
+    parameters: Sequence[ParameterGroup] | None = None,
+    device: str = "auto",
+) -> Generator[float, None, None]:
+    """Take the steps of `train` one by one and give the seconds of each: weights move, and nothing is written."""
+    quiet = replace(settings, report_to=())
+    with tempfile.TemporaryDirectory(prefix="residuum-") as folder, torch.random.fork_rng():
+        accelerator = start_accelerator(quiet, device, Path(folder))
+        for module in modules.values():
+            module.to(accelerator.device)
+        groups = checked_groups(trainable_groups(*modules.values()) if parameters is None else parameters)
+        total = settings.total_steps(batches.per_epoch, accelerator.num_processes)
+        run = _Run(modules, batches, losses, quiet, Path(folder), groups, total, accelerator, None, None)
+        while run.progress.step < total:
+            before = run.progress.seconds
+            run._step()
+            yield run.progress.seconds - before
+
+
 class _Run:
     """The state of a running training; `to_the_end` is the loop."""
 
@@ -125,7 +153,7 @@ class _Run:
         self.parameters = [p for group in groups for p in group.parameters]
         self.optimiser = build_optimiser(groups, settings)
         self.stepper = accelerator.prepare_optimizer(self.optimiser)
-        self.progress = resume(out, modules, self.optimiser)
+        self.progress = resume(out, modules, self.optimiser, accelerator.scaler)
         self.averages = Averages(self.progress.pending if accelerator.is_main_process else {})
 
     def to_the_end(self, *, show: bool) -> Progress:
@@ -140,7 +168,8 @@ class _Run:
                 if stop.requested and self.progress.step < self.total:
                     self._checkpoint()
                     stop.obey()
-        self.accelerator.end_training()
+        for tracker in self.accelerator.trackers:  # `end_training` would also part the processes, which may train on
+            tracker.finish()
         return self.progress
 
     def _step(self) -> None:
@@ -253,7 +282,7 @@ class _Run:
         pending = self.averages.merged(self.accelerator)
         if self.accelerator.is_main_process:
             self.progress.pending = pending.sums
-            write_checkpoint(self.out, self.modules, self.optimiser, self.progress)
+            write_checkpoint(self.out, self.modules, self.optimiser, self.progress, self.accelerator.scaler)
             self.averages = pending
         else:
             self.averages = Averages()

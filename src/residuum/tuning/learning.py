@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from residuum.errors import SettingError
-from residuum.training import ParameterGroup, ShuffledBatches, StepLosses, Training, TrainingSettings, train
+from residuum.training import (
+    ParameterGroup,
+    ShuffledBatches,
+    StepLosses,
+    Training,
+    TrainingSettings,
+    is_main_process,
+    process_count,
+    train,
+)
 from residuum.tuning.collation import Batch, Collator
 from residuum.tuning.encoding import IGNORED, Part
 from residuum.tuning.predicting import Logits, score_part
@@ -51,8 +59,8 @@ class LearningSettings:
             raise SettingError(f"batch_size is {self.batch_size}; expected at least 1.")
         self.for_training(1.0, "accuracy", 0)
 
-    def for_training(self, per_epoch: float, best_score: str, seed: int) -> TrainingSettings:
-        """The settings of the training loop for a set of so many batches."""
+    def for_training(self, per_epoch: float, best_score: str, seed: int, processes: int = 1) -> TrainingSettings:
+        """The settings of the training loop for a set of so many batches, which so many processes share."""
         return TrainingSettings(
             epochs=self.epochs,
             learning_rate=self.learning_rate,
@@ -64,7 +72,7 @@ class LearningSettings:
             precision=self.precision,
             seed=seed,
             checkpoint_every=self.checkpoint_every,
-            evaluate_every=self.evaluate_every or max(1, math.ceil(per_epoch / self.accumulation)),
+            evaluate_every=self.evaluate_every or max(1, math.ceil(per_epoch / (self.accumulation * processes))),
             best_score=best_score,
             lower_is_better=best_score == "mean_squared_error",
             report_to=self.report_to,
@@ -109,7 +117,7 @@ def learn(
     answers the development part. `say` is told how long all will take once a few steps are done.
     """
     batches = ShuffledBatches(lesson.train.examples, settings.batch_size, seed=seed, collate=lesson.collate_train)
-    plan = settings.for_training(batches.per_epoch, lesson.problem.metrics[0], seed)
+    plan = settings.for_training(batches.per_epoch, lesson.problem.metrics[0], seed, process_count())
     first = next(next(iter(modules.values())).parameters())
 
     def evaluate(_: int) -> dict[str, float]:
@@ -118,12 +126,12 @@ def learn(
     return train(
         modules,
         batches,
-        _losses(readers, lesson.problem.kind, extra, task_weight),
+        learning_losses(readers, lesson.problem.kind, extra, task_weight),
         plan,
         out,
         parameters=parameters,
         evaluate=evaluate,
-        after_step=_after_step(after_step, None if say is None else _Clock(plan, batches.per_epoch, say)),
+        after_step=_after_step(after_step, _Clock(plan, batches.per_epoch, say) if say and is_main_process() else None),
         config=config,
         device=device,
         fresh=fresh,
@@ -139,7 +147,7 @@ def task_loss(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED)
 
 
-def _losses(
+def learning_losses(
     readers: Sequence[Logits], kind: str, extra: Extra | None, task_weight: float
 ) -> Callable[[Batch], StepLosses]:
     """What the training loop asks of each batch."""
@@ -186,7 +194,7 @@ class _Clock:
             return
         if step - self.first[0] != ESTIMATE_AFTER:
             return
-        total = self.plan.total_steps(self.per_epoch, int(os.environ.get("WORLD_SIZE", "1")))
+        total = self.plan.total_steps(self.per_epoch, process_count())
         left = (now - self.first[1]) / ESTIMATE_AFTER * (total - step)
         self.say(f"About {_duration(left)} for the {total - step:,} steps left, besides evaluations.")
 

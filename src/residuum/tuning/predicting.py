@@ -24,7 +24,7 @@ def score_part(
     if problem.kind == "tagging":
         return problem.scores(*_tags(logits, problem, part, collate, device))
     answers: dict[int, Any] = {}
-    for examples, found in _read(logits, part, collate, device):
+    for examples, found in read_part(logits, part, collate, device):
         values = found[:, 0].tolist() if problem.kind == "regression" else found.argmax(-1).tolist()
         answers |= dict(zip((example.first for example in examples), values, strict=True))
     ordered = [answers[example.first] for example in part.examples]
@@ -42,7 +42,7 @@ def _tags(
     """
     missing = "O" if "O" in problem.classes else ""
     answers: dict[tuple[int, int], str] = {}
-    for examples, found in _read(logits, part, collate, device):
+    for examples, found in read_part(logits, part, collate, device):
         places = found.argmax(-1).tolist()
         answers |= {
             (sentence, word): problem.classes[places[row][token]]
@@ -54,7 +54,10 @@ def _tags(
     return predicted, [[part.truth[s][w] for w in words] for s, words in enumerate(labelled)]
 
 
-def _read(logits: Logits, part: Part, collate: Collator, device: torch.device) -> list[tuple[list[Example], Tensor]]:
+def read_part(
+    logits: Logits, part: Part, collate: Collator, device: torch.device
+) -> list[tuple[list[Example], Tensor]]:
+    """The answers to all examples of a part, batch by batch."""
     from accelerate.utils import send_to_device
 
     with torch.inference_mode():
