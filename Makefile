@@ -1,13 +1,18 @@
 # The two commands of the README: `make demo` and `make test`. Both make their own environment in .venv.
 PYTHON ?= python3
 VENV := .venv
+VENV_OF_PYTHON := $(VENV)-$(notdir $(PYTHON))
+OLDEST_TORCH ?= 2.6.0
 FUZZ_SECONDS ?= 60
 KILLS ?= 100
 KILL_SECONDS ?= 600
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-slow test-oldest fuzz kill check format docs bench clean
+TEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
+DEFAULT_TESTS := -n 2 --dist loadfile -m "not slow"
+
+.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz fuzz-guided kill check format docs bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -21,11 +26,20 @@ test: $(VENV)/dev.stamp  ## install the development extra and run the tests
 test-slow: $(VENV)/dev.stamp  ## the tests that take minutes
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -m slow
 
-test-oldest: $(VENV)-oldest/dev.stamp  ## the tests with the oldest versions that are allowed
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(VENV)-oldest/bin/pytest -n 2 --dist loadfile -m "not slow"
+test-oldest: $(VENV)-oldest/dev.stamp  ## the tests with the oldest versions that are allowed (OLDEST_TORCH of torch)
+	$(TEST) $(VENV)-oldest/bin/pytest $(DEFAULT_TESTS)
+
+test-newest: $(VENV)-newest/dev.stamp  ## the tests with the newest versions there are, but torch as it is
+	$(TEST) $(VENV)-newest/bin/pytest $(DEFAULT_TESTS)
+
+test-python: $(VENV_OF_PYTHON)/dev.stamp  ## the tests with another Python: make test-python PYTHON=python3.13
+	$(TEST) $(VENV_OF_PYTHON)/bin/pytest $(DEFAULT_TESTS)
 
 fuzz: $(VENV)/dev.stamp  ## hostile inputs for every reader, for FUZZ_SECONDS (60)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
+
+fuzz-guided: $(VENV)/dev.stamp  ## the same by coverage (Atheris), for FUZZ_SECONDS (60)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/coverage_guided.py --seconds $(FUZZ_SECONDS)
 
 kill: $(VENV)/dev.stamp  ## kill every long command KILLS (100) times, within KILL_SECONDS (600), and compare
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/kill.py --kills $(KILLS) --seconds $(KILL_SECONDS)
@@ -48,7 +62,7 @@ bench: $(VENV)/dev.stamp  ## the measurements behind the claims (minutes; needs 
 	for script in benchmarks/[a-z]*.py; do HF_HUB_OFFLINE=1 $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove the environment and what was built
-	rm -rf $(VENV) $(VENV)-oldest demo site build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-* demo site build dist .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit("Residuum needs Python 3.11 or newer, found " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -64,7 +78,19 @@ $(VENV)/dev.stamp: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	$(PIP_INSTALL) --editable ".[dev]"
 	@touch $@
 
+# Environments of their own, so that another Python or other versions never meet those of .venv.
 $(VENV)-oldest/dev.stamp: pyproject.toml constraints-oldest.txt
-	$(PYTHON) -m venv $(VENV)-oldest
-	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable ".[dev]"
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt "torch==$(OLDEST_TORCH)" --editable ".[dev]"
+	@touch $@
+
+$(VENV)-newest/dev.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)-newest
+	grep -i '^torch==' constraints.txt > $(VENV)-newest/constraints.txt
+	$(VENV)-newest/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)-newest/constraints.txt --editable ".[dev]"
+	@touch $@
+
+$(VENV)-%/dev.stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	@touch $@
