@@ -1,5 +1,7 @@
 """The three steps on activations whose content is known: layer 0 knows the word, 1 the tag, 2 both."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,9 +11,11 @@ from made_stores import TAG, known_data, made_store
 from residuum.batteries import Bench
 from residuum.errors import DataError, SettingError
 from residuum.examples import labelled_splits
-from residuum.feature_transfer.candidates import Candidates
+from residuum.feature_transfer.candidates import Candidates, seed_scores, train_candidates
+from residuum.feature_transfer.classifiers import classifier_bytes
 from residuum.feature_transfer.selection import (
     affordable_layers,
+    most_neurons,
     select_layers,
     select_neurons,
     select_representatives,
@@ -21,7 +25,17 @@ from residuum.feature_transfer.tables import pareto_front
 from residuum.maths.probing import Recipe
 from residuum.results import read_run, write_run
 
-COSTS = {layer: {"layers": layer, "bytes": 100.0 * (layer + 1), "ms": 2.0 + layer} for layer in range(3)}
+N_CLASSES = 3
+COSTS = {
+    layer: {
+        "layers": layer,
+        "neurons": 8 * (layer + 1),
+        "bytes": 100.0 * (layer + 1) + classifier_bytes(N_CLASSES, 8 * (layer + 1)),
+        "ms": 2.0 + layer,
+    }
+    for layer in range(3)
+}
+"""Networks of 100, 200 and 300 bytes, and a classifier on all their neurons."""
 RECIPE = Recipe(epochs=20, batch_size=32, learning_rate=0.02)
 
 
@@ -53,9 +67,57 @@ def test_a_loss_of_nearly_everything_keeps_the_embeddings_alone(bench):
 
 
 def test_within_a_budget_the_best_is_kept(bench):
-    settings = Settings(budget=Budget("bytes", 150))
-    assert affordable_layers(COSTS, settings) == [0]
+    settings = Settings(budget=Budget("ms", 2.5))
+    assert affordable_layers(COSTS, settings, N_CLASSES) == {0: 8}
     assert select_layers(bench, settings, COSTS).best.layer == 0
+
+
+def test_bytes_that_feature_selection_can_meet_are_within_the_budget(bench):
+    """Layer 1 with all 16 neurons is too large, with 5 it is not, and 5 know the tag; layer 2 has room for one."""
+    amount = 200 + classifier_bytes(N_CLASSES, 5)
+    assert amount < COSTS[1]["bytes"]
+    settings = Settings(budget=Budget("bytes", amount), neuron_loss=0.5)
+    assert affordable_layers(COSTS, settings, N_CLASSES) == {0: 8, 1: 5, 2: 1}
+    layers = select_layers(bench, settings, COSTS).best
+    assert layers.layer == TAG
+    most = most_neurons(COSTS, layers, settings)
+    assert most == 5
+    found = select_neurons(bench, layers, layers, settings, most).best
+    assert found.n_neurons <= 5
+    assert 200 + classifier_bytes(N_CLASSES, found.n_neurons) <= amount
+
+
+def test_without_feature_selection_the_classifier_has_all_neurons():
+    amount = 200 + classifier_bytes(N_CLASSES, 5)
+    settings = Settings(budget=Budget("bytes", amount), steps=("layers", "clusters"))
+    assert affordable_layers(COSTS, settings, N_CLASSES) == {0: 8}
+
+
+def test_where_no_head_within_the_bytes_is_good_enough_the_best_is_taken(bench, layers):
+    settings = Settings(budget=Budget("bytes", 1e6), neuron_loss=0.0)
+    found = select_neurons(bench, layers.best, layers.best, settings, most=1)
+    assert found.best.n_neurons == 1
+    assert found.sufficient  # the budget took the place of the loss
+
+
+def test_the_nearest_budget_of_bytes_is_one_that_can_be_had(bench):
+    with pytest.raises(SettingError, match="the embeddings alone with the smallest classifier") as error:
+        affordable_layers(COSTS, Settings(budget=Budget("bytes", 20)), N_CLASSES)
+    nearest = float(re.search(r"nearest is bytes=(\d+)", str(error.value))[1])
+    assert affordable_layers(COSTS, Settings(budget=Budget("bytes", nearest)), N_CLASSES) == {0: 1}
+    with pytest.raises(SettingError):
+        affordable_layers(COSTS, Settings(budget=Budget("bytes", nearest - 1)), N_CLASSES)
+
+
+def test_scores_of_more_seeds_stand_beside_the_first(bench, layers):
+    named = {"oracle": layers.tried[-1], "LayerSelector": layers.best, "again": layers.best}
+    scores = seed_scores(bench, named, Settings(seeds=3))
+    assert [len(own) for own in scores.values()] == [3, 3, 3]
+    assert scores["oracle"][0] == layers.tried[-1].test
+    assert scores["again"] == scores["LayerSelector"]
+    second = train_candidates(bench, "layers", {1: slice(0, 16)}, Settings(seed=1))[0]
+    assert scores["LayerSelector"][1] == second.test
+    assert seed_scores(bench, named, Settings(seeds=1))["oracle"] == [layers.tried[-1].test]
 
 
 def test_without_the_step_the_oracle_alone_is_trained(bench):
@@ -65,7 +127,7 @@ def test_without_the_step_the_oracle_alone_is_trained(bench):
 
 def test_a_budget_that_cannot_be_reached_names_the_nearest():
     with pytest.raises(SettingError, match="the nearest is ms=2, the embeddings alone"):
-        affordable_layers(COSTS, Settings(budget=Budget("ms", 0.5)))
+        affordable_layers(COSTS, Settings(budget=Budget("ms", 0.5)), N_CLASSES)
 
 
 def test_repeated_neurons_are_clustered_away(bench):

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ from tagged_words import RECIPE, numbered_corpus, tagged_corpus
 from residuum.batteries import Bench
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.feature_transfer import predict, transfer
+from residuum.feature_transfer.classifiers import classifier_bytes
 from residuum.feature_transfer.product import load_product
 from residuum.models import load_model
+from residuum.reports.sections import section
 from residuum.results import read_run
+from residuum.tasks import TaskCorpora
 
 LOSS = 0.1
 MADE = {"trim": True, "narrow": True, "layer_loss": LOSS, "neuron_loss": LOSS}
@@ -52,6 +56,38 @@ def test_what_is_saved_scores_as_the_probe_did(tiny_folder, corpus, tmp_path):
     result = run(tiny_folder(), corpus, tmp_path)
     steps = result.frame.set_index("step")
     assert steps.loc["as saved", "test"] == pytest.approx(steps.loc["feature selection", "test"])
+
+
+def test_with_a_trimmed_vocabulary_the_score_is_that_of_the_folder(tiny_folder, tmp_path):
+    """The words of the test part are in no training text, so that they are split, and scored, in another way."""
+    seen, unseen = tagged_corpus(60), tagged_corpus(40, seed=3)
+    foreign = [[word if i % 2 else "vitabu" for i, word in enumerate(words)] for words in unseen.sentences]
+    corpora = TaskCorpora(seen, tagged_corpus(20, seed=2), replace(unseen, name="foreign", sentences=foreign))
+    settings = {"steps": ["layers"], "seeds": 1, "layer_loss": LOSS}
+    result = run(tiny_folder(), corpora, tmp_path, trim=True, **settings)
+    summary, steps = result.run.summary, result.frame.set_index("step")
+    predicted = result.predictor.predict_corpus(corpora.test)
+    right = [a == b for x, y in zip(predicted, unseen.labels["upos"], strict=True) for a, b in zip(x, y, strict=True)]
+    assert summary["score"] == pytest.approx(np.mean(right))
+    assert summary["score"] != pytest.approx(steps.loc["LayerSelector", "test"]), "else nothing is told apart"
+    assert summary["score"] == steps.loc["as saved", "test"]
+    assert summary["interval"] == [steps.loc["as saved", "low"], steps.loc["as saved", "high"]]
+    assert summary["interval"] != [steps.loc["LayerSelector", "low"], steps.loc["LayerSelector", "high"]]
+    assert summary["interval"][0] <= summary["score"] <= summary["interval"][1]
+    assert summary["share of oracle"] == pytest.approx(summary["score"] / steps.loc["oracle", "test"])
+    card = (tmp_path / "README.md").read_text()
+    assert f"It keeps {summary['share of oracle']:.1%} of the accuracy" in card
+    assert f"{summary['score']:.4f} of {summary['oracle']:.4f} on test" in result.text()
+    found = {finding.topic: finding.text for finding in section(result.run).findings}
+    assert f"reach accuracy {summary['score']:.3f}" in found["Size"]
+
+
+def test_seeds_give_a_mean_and_a_deviation(made):
+    steps = made.frame.set_index("step")
+    assert steps["sd"].notna().tolist()[:5] == [True] * 4 + [False]
+    assert (abs(steps["mean"] - steps["test"])[:4] < 0.3).all()
+    assert "± " in (made.folder / "README.md").read_text()
+    assert "of 3 probes on the same neurons" in (made.folder / "README.md").read_text()
 
 
 def test_the_product_tags_sentences_that_it_never_saw(made):
@@ -114,12 +150,26 @@ def test_trimming_leaves_only_pieces_of_the_texts(made, tiny_folder):
     assert load_model(made.folder).module.config.vocab_size == made.run.summary["pieces"] < before
 
 
-def test_narrowing_is_reported_with_its_own_cost(made):
-    summary, steps = made.run.summary, made.frame.set_index("step")
-    if summary["narrowing"].startswith("nothing to drop"):
-        assert "narrowed" not in steps.index
-    else:
-        assert steps.loc["narrowed", "parameters"] < steps.loc["as saved", "parameters"]
+def test_narrowing_is_reported_with_its_own_score_and_cost(tiny_folder, corpus, tmp_path):
+    """At most three neurons lie in at most three of the sixteen hidden dimensions."""
+    result = run(tiny_folder(), corpus, tmp_path, narrow=True, budget="neurons=3", seeds=1)
+    steps = result.frame.set_index("step")
+    narrow, saved = steps.loc["narrowed"], steps.loc["as saved"]
+    n_dimensions = result.neurons["index"].nunique()
+    assert n_dimensions <= 3
+    assert result.run.summary["narrowing"] == f"{n_dimensions} of 16 hidden dimensions"
+    assert narrow["neurons"] == saved["neurons"] <= 3
+    assert narrow["parameters"] < saved["parameters"]
+    assert narrow["bytes"] < saved["bytes"]
+    assert narrow["ms"] > 0
+    assert narrow["low"] <= narrow["test"] <= narrow["high"]
+    assert "narrowed for comparison, not saved" in (tmp_path / "README.md").read_text()
+
+
+def test_where_each_dimension_has_a_neuron_narrowing_says_so(tiny_folder, corpus, tmp_path):
+    result = run(tiny_folder(), corpus, tmp_path, narrow=True, steps=["layers"], seeds=1)
+    assert result.run.summary["narrowing"].startswith("nothing to drop: each of the 16 hidden dimensions")
+    assert "narrowed" not in set(result.frame["step"])
 
 
 def test_the_front_has_no_point_that_another_beats(made):
@@ -193,13 +243,23 @@ def test_a_budget_is_kept(budget, column, most, tiny_folder, corpus, tmp_path):
     assert saved[column] <= most
 
 
+def test_a_budget_of_bytes_that_only_few_neurons_meet_is_kept(made, tiny_folder, corpus, tmp_path):
+    """The embeddings with all their 16 neurons would be too large."""
+    smallest = made.run.tables["costs"].iloc[0]
+    spare = classifier_bytes(3, 16) - classifier_bytes(3, 4)
+    budget = int(smallest["bytes"]) - spare
+    result = run(tiny_folder(), corpus, tmp_path, budget=f"bytes={budget}", trim=True, seeds=1)
+    assert result.run.summary["neurons"] <= 4
+    assert result.run.summary["bytes"] <= budget
+
+
 @pytest.mark.parametrize("budget", ["bytes=1kB", "ms=0.0000001"])
 def test_an_unreachable_budget_names_the_nearest_before_anything_is_trained(
     budget, tiny_folder, corpus, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(Bench, "train", lambda *_: pytest.fail("nothing should be trained"))
     kind = budget.partition("=")[0]
-    nearest = rf"nearest is {kind}=[\d.e+]+, (the embeddings alone|layers up to \d)\. Raise it"
+    nearest = rf"nearest is {kind}=[\d.e+]+, (the embeddings alone|layers up to \d)[a-z ]*\. Raise it"
     with pytest.raises(SettingError, match=f"cannot be reached: the {nearest}"):
         run(tiny_folder(), corpus, tmp_path, budget=budget)
 
@@ -215,6 +275,7 @@ def test_an_unreachable_budget_names_the_nearest_before_anything_is_trained(
         ({"thresholds": [1.0]}, "thresholds are"),
         ({"representatives": "best"}, "no rule 'best'"),
         ({"penalty": "search"}, "does not search penalties"),
+        ({"seeds": 0}, "seeds is 0; expected at least 1"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, message, tiny_folder, corpus, tmp_path):

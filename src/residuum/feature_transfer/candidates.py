@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,8 +57,7 @@ def train_candidates(
     bench: Bench, step: str, sets: Mapping[int, Columns] | Mapping[float, Columns], settings: Settings
 ) -> list[Candidate]:
     """Train a probe on each set in one battery, and score all on dev, to choose, and test, to report."""
-    probes = [Probe(TASK, columns, settings.l1, settings.l2, settings.seed) for columns in sets.values()]
-    trained = bench.train(probes)
+    trained = bench.train(probes_on(sets.values(), settings))
     layout, found = bench.splits.layout, []
     scores = zip(sets, trained, bench.score(trained, "dev"), bench.score(trained, "test"), strict=True)
     for setting, probe, dev, test in scores:
@@ -80,6 +79,36 @@ def train_candidates(
             )
         )
     return found
+
+
+def probes_on(sets: Iterable[Columns], settings: Settings, seed: int | None = None) -> list[Probe]:
+    """The probe of each set, of the settings' seed unless another is given."""
+    chosen = settings.seed if seed is None else seed
+    return [Probe(TASK, columns, settings.l1, settings.l2, chosen) for columns in sets]
+
+
+def seed_scores(bench: Bench, candidates: Mapping[str, Candidate], settings: Settings) -> dict[str, list[float]]:
+    """The test score of each candidate's neurons from every seed: the one that it has, and probes trained anew.
+
+    Candidates with the same neurons are trained once.
+    """
+    sets = {own.columns.tobytes(): own.columns for own in candidates.values()}
+    scores: dict[bytes, list[float]] = {key: [] for key in sets}
+    more = range(settings.seed + 1, settings.seed + settings.seeds)
+    probes = [probe for seed in more for probe in probes_on(map(_columns, sets.values()), settings, seed)]
+    if probes:
+        found = iter(bench.score(bench.train(probes), "test"))
+        for _ in more:
+            for key in sets:
+                scores[key].append(next(found).value)
+    return {name: [own.test, *scores[own.columns.tobytes()]] for name, own in candidates.items()}
+
+
+def _columns(columns: Int[np.ndarray, " neuron"]) -> Columns:
+    """A range where the columns are one: it is read without a copy."""
+    first, stop = int(columns[0]), int(columns[-1]) + 1
+    ascending = stop - first == len(columns) and bool((np.diff(columns) == 1).all())
+    return slice(first, stop) if ascending else columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,8 @@ def card(run: Run) -> str:
         *_score_table(run),
         "",
         f"Chosen on the development part, reported on the test part: {summary['metric']}, with 95 % intervals over "
-        f"sentences. {_baselines(summary)}",
+        f"sentences. The row *as saved* is this folder as it is{_unseen(config)}. {_seeds(config)}"
+        f"{_baselines(summary)}",
         "",
         "## Cost",
         "",
@@ -85,15 +86,25 @@ def _what_it_is(run: Run) -> str:
 
 def _score_table(run: Run) -> list[str]:
     rows = run.tables["steps"].to_dict("records")
-    lines = ["| | layers | neurons | dev | test | interval | parameters | bytes |", "|---" * 8 + "|"]
+    lines = ["| | layers | neurons | dev | test | interval | over seeds | parameters | bytes |", "|---" * 9 + "|"]
     for row in rows:
-        interval = "" if row["low"] != row["low"] else f"{row['low']:.4f}–{row['high']:.4f}"
         dev = "" if row["dev"] != row["dev"] else f"{row['dev']:.4f}"
+        seeds = "" if row["sd"] != row["sd"] else f"{row['mean']:.4f} ± {row['sd']:.4f}"
         lines.append(
-            f"| {row['step']} | {row['layer']} | {row['neurons']:,} | {dev} | {row['test']:.4f} | {interval} | "
-            f"{row['parameters']:,} | {row['bytes']:,} |"
+            f"| {row['step']} | {row['layer']} | {row['neurons']:,} | {dev} | {row['test']:.4f} | "
+            f"{row['low']:.4f}–{row['high']:.4f} | {seeds} | {row['parameters']:,} | {row['bytes']:,} |"
         )
     return lines
+
+
+def _unseen(config: dict[str, Any]) -> str:
+    return ", which splits words outside its vocabulary in another way" if config["trim"] else ""
+
+
+def _seeds(config: dict[str, Any]) -> str:
+    if config["seeds"] == 1:
+        return ""
+    return f"Over seeds: mean and standard deviation on test of {config['seeds']} probes on the same neurons. "
 
 
 def _baselines(summary: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +18,7 @@ from residuum.vocabularies import Vocabulary
 
 SAMPLE = 64  # sentences that are timed
 CURVE_SAMPLE = 32  # the same for every layer by itself: one batch
+CURVE_REPEATS = 2
 REPEATS = 7
 
 Seconds = Float[np.ndarray, "repeat 2"]
@@ -41,6 +42,18 @@ def layer_costs(model: Model, n_rows: int, vocabulary: Vocabulary | None, sample
             "ms": _milliseconds(model, layer, n_rows, few, unit),
         }
     return costs
+
+
+def network_bytes(cost: Mapping[str, float], n_rows: int) -> float:
+    """The bytes of a network alone, whose cost has those of a classifier of `n_rows` classes on all its neurons too."""
+    return cost["bytes"] - classifier_bytes(n_rows, int(cost["neurons"]))
+
+
+def neurons_within(cost: Mapping[str, float], n_rows: int, n_bytes: float) -> int:
+    """The most neurons that a classifier may look at if it and its network shall have at most so many bytes."""
+    room = n_bytes - network_bytes(cost, n_rows) - classifier_bytes(n_rows, 0)
+    each = classifier_bytes(n_rows, 1) - classifier_bytes(n_rows, 0)
+    return max(0, min(int(cost["neurons"]), int(room // each)))
 
 
 def in_turns(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Seconds:
@@ -82,7 +95,7 @@ def _milliseconds(model: Model, layer: int, n_rows: int, sample: Corpus, unit: U
         indices=np.concatenate([np.arange(width) for width in widths]),
     )
     with only_first_layers(model, layer):
-        return sentence_milliseconds(Predictor(model, every, unit), sample, repeats=2)
+        return sentence_milliseconds(Predictor(model, every, unit), sample, repeats=CURVE_REPEATS)
 
 
 def _seconds(work: Callable[[], object]) -> float:

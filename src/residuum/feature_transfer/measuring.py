@@ -16,7 +16,7 @@ from residuum.feature_transfer.classifiers import Classifier
 from residuum.feature_transfer.costs import classifier_speed_up, in_turns, sampled, sentence_milliseconds, speed_up
 from residuum.feature_transfer.narrowing import narrowed, used_dimensions
 from residuum.feature_transfer.predicting import Predictor
-from residuum.feature_transfer.scoring import prediction_score
+from residuum.feature_transfer.scoring import prediction_interval
 from residuum.feature_transfer.settings import Settings
 from residuum.feature_transfer.truncation import saved_parameters, size_of
 from residuum.maths.neuron_ids import NeuronLayout
@@ -26,16 +26,17 @@ from residuum.tasks import Task, labels_of
 from residuum.vocabularies import Vocabulary
 
 
-def measure_product(product: Predictor, full: Predictor, test: Corpus, task: Task) -> dict[str, Any]:
+def measure_product(product: Predictor, full: Predictor, test: Corpus, task: Task, seed: int = 0) -> dict[str, Any]:
     """The score of what was written on the test texts, and how much faster it is than the whole model."""
     sample = sampled(test)
     times = in_turns(lambda: full.predict_corpus(sample), lambda: product.predict_corpus(sample))
     full_ms, product_ms = 1e3 * times.min(axis=0) / len(sample)
     alone = classifier_speed_up(full.classifier, product.classifier)
-    predicted = product.predict_corpus(test)
-    score = prediction_score(predicted, labels_of(test, task), unit=task.unit, regression=task.regression)
+    truth, predicted = labels_of(test, task), product.predict_corpus(test)
+    score = prediction_interval(predicted, truth, unit=task.unit, regression=task.regression, seed=seed)
     return {
-        "score as saved": score,
+        "score": float(score.value),
+        "interval": [float(score.low), float(score.high)],
         "ms": float(product_ms),
         "ms of the whole model": float(full_ms),
         "speed-up": _interval(speed_up(times)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from residuum.batteries import Bench
@@ -49,18 +50,23 @@ def transfer_run(
     measured: dict[str, Any],
     facts: dict[str, Any],
     seconds: Mapping[str, float],
+    scores: Mapping[str, Sequence[float]],
 ) -> Run:
-    """All that is kept of a transfer."""
+    """All that is kept of a transfer; `scores` are those of each step on test, one for each seed.
+
+    The score that speaks for all is that of the folder as it was written, with its own interval: a trimmed vocabulary
+    reads unseen words in other pieces than the probes did.
+    """
     layout, oracle, last = bench.splits.layout, chosen.oracle, chosen.last
-    steps = _steps_table(chosen, costs, measured, layout.n_neurons, bool(config["trim"]))
+    steps = _steps_table(chosen, costs, measured, layout.n_neurons, scores, bool(config["trim"]))
     saved = steps.loc[steps["step"] == "as saved"].iloc[0]
     summary = {
         "task": config["task"],
         "metric": "pearson" if bench.splits.regression else "accuracy",
         "oracle": oracle.test,
-        "score": last.test,
-        "interval": [last.low, last.high],
-        "share of oracle": last.test / oracle.test,
+        "score": measured["score"],
+        "interval": measured["interval"],
+        "share of oracle": measured["score"] / oracle.test,
         "layers": last.layer,
         "neurons": last.n_neurons,
         "share of neurons": last.n_neurons / layout.n_neurons,
@@ -82,16 +88,40 @@ def transfer_run(
     return Run("transfer", config, summary, tables)
 
 
-def _steps_table(chosen: Chosen, costs: Costs, measured: dict[str, Any], n_neurons: int, trimmed: bool) -> pd.DataFrame:
+def _steps_table(
+    chosen: Chosen,
+    costs: Costs,
+    measured: dict[str, Any],
+    n_neurons: int,
+    scores: Mapping[str, Sequence[float]],
+    trimmed: bool,
+) -> pd.DataFrame:
     """A row for each step, one for what was written, and one for the narrowed network where it was measured."""
-    oracle = chosen.oracle
-    rows = [step_row(name, own, oracle, costs, n_neurons) for name, own in chosen.named.items()]
+    oracle, unknown = chosen.oracle, float("nan")
+    rows = [
+        {**step_row(name, own, oracle, costs, n_neurons), **_over_seeds(scores[name])}
+        for name, own in chosen.named.items()
+    ]
     rows[0]["ms"] = measured["ms of the whole model"]
-    written = {"step": "as saved", "test": measured["score as saved"], "ms": measured["ms"]}
-    unknown = {"dev": float("nan"), "low": float("nan"), "high": float("nan")} if trimmed else {}
-    rows.append({**rows[-1], **written, **unknown, "share_of_oracle": measured["score as saved"] / oracle.test})
+    written = {
+        "step": "as saved",
+        "dev": unknown if trimmed else rows[-1]["dev"],
+        "test": measured["score"],
+        "low": measured["interval"][0],
+        "high": measured["interval"][1],
+        "share_of_oracle": measured["score"] / oracle.test,
+        "ms": measured["ms"],
+        "mean": unknown,  # one classifier is written
+        "sd": unknown,
+    }
+    rows.append({**rows[-1], **written})
     if "narrowed" in measured:
         own = measured["narrowed"]
         shares = {"share": own["neurons"] / n_neurons, "share_of_oracle": own["test"] / oracle.test}
         rows.append({"step": "narrowed", **own, **shares})
     return pd.DataFrame(rows)
+
+
+def _over_seeds(scores: Sequence[float]) -> dict[str, float]:
+    """Mean and standard deviation; one seed has none."""
+    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else float("nan")}

@@ -13,8 +13,9 @@ from residuum.activations.store import ActivationStore
 from residuum.batteries import Bench
 from residuum.errors import DataError, SettingError
 from residuum.feature_transfer.candidates import Candidate, Candidates, train_candidates
-from residuum.feature_transfer.costs import Costs
-from residuum.feature_transfer.settings import Settings
+from residuum.feature_transfer.classifiers import classifier_bytes
+from residuum.feature_transfer.costs import Costs, network_bytes, neurons_within
+from residuum.feature_transfer.settings import Budget, Settings
 from residuum.maths.selection import growing_sizes, lowest_sufficient_layer, minimal_set
 
 AT_ONCE = 8  # sizes of a ranking's head that train as one battery
@@ -27,10 +28,7 @@ def select_layers(bench: Bench, settings: Settings, costs: Costs) -> Candidates:
     With a budget of layers, bytes or milliseconds it is the best of those that are within it. Without this step all
     layers are kept, and only the oracle is trained.
     """
-    layout = bench.splits.layout
-    tops = layout.layers if "layers" in settings.steps else layout.layers[-1:]
-    sets = {layer: slice(0, layout.layer_slice(layer).stop) for layer in tops}
-    tried = train_candidates(bench, "layers", sets, settings)
+    tried = train_candidates(bench, "layers", layer_sets(bench, settings), settings)
     scores = {candidate.layer: candidate.dev for candidate in tried}
     if not tried[-1].dev > 0:
         raise DataError(
@@ -38,26 +36,35 @@ def select_layers(bench: Bench, settings: Settings, costs: Costs) -> Candidates:
             "give more training data or another task."
         )
     if settings.budget is not None and settings.budget.step == "layers":
-        chosen = _best_affordable(scores, costs, settings)
+        chosen = _best_affordable(bench, tried, costs, settings)
     else:
         chosen = lowest_sufficient_layer(scores, _required(tried[-1].dev, settings.layer_loss))
-    return Candidates(tried, list(scores).index(layout.layers[-1] if chosen is None else chosen))
+    return Candidates(tried, list(scores).index(tried[-1].layer if chosen is None else chosen))
 
 
-def affordable_layers(costs: Costs, settings: Settings) -> list[int]:
-    """The layers up to which a network is within the budget; known before anything is trained."""
+def layer_sets(bench: Bench, settings: Settings) -> dict[int, slice]:
+    """The columns up to each layer that is tried: all layers, or only the last where none may be left out."""
+    layout = bench.splits.layout
+    tops = layout.layers if "layers" in settings.steps else layout.layers[-1:]
+    return {layer: slice(0, layout.layer_slice(layer).stop) for layer in tops}
+
+
+def affordable_layers(costs: Costs, settings: Settings, n_rows: int) -> dict[int, int]:
+    """The layers up to which a network is within the budget, and the most of their neurons that are.
+
+    It is known before anything is trained. Bytes are those of the network and of a classifier of `n_rows` classes;
+    where feature selection is taken that may look at one neuron, else at all of them.
+    """
     budget = settings.budget
     if budget is None or budget.step != "layers":
-        return list(costs)
-    found = [layer for layer, cost in costs.items() if cost[budget.kind] <= budget.amount]
+        return {layer: int(cost["neurons"]) for layer, cost in costs.items()}
+    least = {layer: _least(cost, settings, budget.kind, n_rows) for layer, cost in costs.items()}
+    found = [layer for layer, spent in least.items() if spent <= budget.amount]
     if not found:
-        nearest = min(costs, key=lambda layer: costs[layer][budget.kind])
-        remedy = " or trim the vocabulary (--trim)" if budget.kind == "bytes" else ""
-        raise SettingError(
-            f"The budget {budget} cannot be reached: the nearest is {budget.kind}={costs[nearest][budget.kind]:.4g}, "
-            f"{'the embeddings alone' if nearest == 0 else f'layers up to {nearest}'}. Raise it{remedy}."
-        )
-    return found
+        raise _unreachable(budget, least)
+    if budget.kind != "bytes":
+        return {layer: int(costs[layer]["neurons"]) for layer in found}
+    return {layer: neurons_within(costs[layer], n_rows, budget.amount) for layer in found}
 
 
 def select_representatives(bench: Bench, layers: Candidate, settings: Settings) -> Candidates:
@@ -80,11 +87,14 @@ def select_representatives(bench: Bench, layers: Candidate, settings: Settings) 
     return Candidates(tried, max(place for place, c in enumerate(tried) if place == 0 or c.dev >= required))
 
 
-def select_neurons(bench: Bench, kept: Candidate, layers: Candidate, settings: Settings) -> Candidates:
+def select_neurons(
+    bench: Bench, kept: Candidate, layers: Candidate, settings: Settings, most: int | None = None
+) -> Candidates:
     """Feature selection: the smallest head of the LCA ranking of the kept neurons that is good enough.
 
-    Good enough is to lose at most the share `neuron_loss` of the kept layers' score on dev. With a budget of neurons
-    it is the best head within it. A probe is trained anew on every head that is tried.
+    Good enough is to lose at most the share `neuron_loss` of the kept layers' score on dev. With a budget
+    of neurons it is the best head within it; with one of bytes, which leaves room for `most` neurons, the smallest
+    that is good enough or, where none of them is, the best. A probe is trained anew on every head that is tried.
     """
     tried = {kept.n_neurons: replace(kept, step="neurons", setting=kept.n_neurons)}
 
@@ -94,25 +104,69 @@ def select_neurons(bench: Bench, kept: Candidate, layers: Candidate, settings: S
             tried.update((c.n_neurons, c) for c in train_candidates(bench, "neurons", new, settings))
         return [tried[len(head)].dev for head in heads]
 
-    most = settings.limit("neurons")
-    if most is not None:
-        sizes = growing_sizes(min(int(most), kept.n_neurons))
-        scores = score_sets([kept.order[:size] for size in sizes])
-        size, sufficient = sizes[int(np.argmax(scores))], True
+    limit = settings.limit("neurons")
+    room = min([kept.n_neurons, *(int(bound) for bound in (most, limit) if bound is not None)])
+    if limit is not None:
+        score_sets([kept.order[:size] for size in growing_sizes(room)])
+        size, sufficient = _best_size(tried, room), True
     else:
         required = _required(layers.dev, settings.neuron_loss)
-        found = minimal_set(kept.order, score_sets, required, at_once=AT_ONCE)
-        size, sufficient = len(found.neurons), found.sufficient
+        found = minimal_set(kept.order[:room], score_sets, required, at_once=AT_ONCE)
+        within = found.sufficient or room == kept.n_neurons
+        size, sufficient = (len(found.neurons), found.sufficient) if within else (_best_size(tried, room), True)
     ordered = [tried[key] for key in sorted(tried)]
     return Candidates(ordered, sorted(tried).index(size), sufficient)
+
+
+def most_neurons(costs: Costs, layers: Candidate, settings: Settings) -> int | None:
+    """For how many neurons a budget of bytes leaves room beside the kept layers; None without such a budget."""
+    limit = settings.limit("bytes")
+    return None if limit is None else neurons_within(costs[layers.layer], len(layers.bias), limit)
 
 
 def _required(score: float, loss: float) -> float:
     return (1 - loss) * score
 
 
-def _best_affordable(scores: Mapping[int, float], costs: Costs, settings: Settings) -> int:
-    return max(affordable_layers(costs, settings), key=lambda layer: (scores[layer], -layer))
+def _best_affordable(bench: Bench, tried: Sequence[Candidate], costs: Costs, settings: Settings) -> int:
+    """The layer with the best score within the budget, the lowest of equals.
+
+    Where all neurons up to a layer would be too many bytes, it is judged by a probe on as many as fit: the head of
+    its ranking.
+    """
+    most = affordable_layers(costs, settings, len(tried[0].bias))
+    scores = {own.layer: own.dev for own in tried if own.layer in most}
+    heads = {own.layer: np.sort(own.order[: most[own.layer]]) for own in tried if own.layer in most}
+    short = {layer: head for layer, head in heads.items() if len(head) < costs[layer]["neurons"]}
+    if short:
+        found = train_candidates(bench, "layers", short, settings)
+        scores |= {layer: own.dev for layer, own in zip(short, found, strict=True)}
+    return max(scores, key=lambda layer: (scores[layer], -layer))
+
+
+def _best_size(tried: Mapping[int, Candidate], most: int) -> int:
+    """The size with the best score, the smallest of equals, among those of at most so many neurons."""
+    return max((size for size in tried if size <= most), key=lambda size: (tried[size].dev, -size))
+
+
+def _least(cost: Mapping[str, float], settings: Settings, kind: str, n_rows: int) -> float:
+    """The least that a network up to a layer takes: of bytes, with the smallest classifier that the steps lead to."""
+    if kind != "bytes":
+        return cost[kind]
+    fewest = 1 if "neurons" in settings.steps else int(cost["neurons"])
+    return network_bytes(cost, n_rows) + classifier_bytes(n_rows, fewest)
+
+
+def _unreachable(budget: Budget, least: Mapping[int, float]) -> SettingError:
+    nearest = min(least, key=lambda layer: least[layer])
+    in_bytes = budget.kind == "bytes"
+    return SettingError(
+        f"The budget {budget} cannot be reached: the nearest is {budget.kind}="
+        f"{least[nearest]:{'.0f' if in_bytes else '.4g'}}, "
+        f"{'the embeddings alone' if nearest == 0 else f'layers up to {nearest}'}"
+        f"{' with the smallest classifier' if in_bytes else ''}. "
+        f"Raise it{' or trim the vocabulary (--trim)' if in_bytes else ''}."
+    )
 
 
 def _up_to(store: ActivationStore, layer: int) -> ActivationStore:

@@ -49,7 +49,8 @@ class Settings:
 
     `layer_loss` is the share of the oracle's score that LayerSelector may lose, `neuron_loss` the share of the score
     of the kept layers that clustering and feature selection may lose together; clustering alone takes at most half
-    of it, so that selection has room. `thresholds` are the c_t that clustering tries.
+    of it, so that selection has room. `thresholds` are the c_t that clustering tries. Everything is chosen with the
+    first of `seeds`; what was chosen is trained again with the others, to report a mean and deviation.
     """
 
     steps: tuple[str, ...] = STEPS
@@ -61,9 +62,12 @@ class Settings:
     l1: float = 1e-5
     l2: float = 1e-5
     seed: int = 0
+    seeds: int = 3
 
     def __post_init__(self) -> None:
         self._check_steps()
+        if self.seeds < 1:
+            raise SettingError(f"seeds is {self.seeds}; expected at least 1.")
         for name in ("layer_loss", "neuron_loss"):
             if not 0 <= getattr(self, name) < 1:
                 raise SettingError(f"{name} is {getattr(self, name)}; expected a share of at least 0 and below 1.")

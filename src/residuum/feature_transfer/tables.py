@@ -10,7 +10,7 @@ import pandas as pd
 
 from residuum.feature_transfer.candidates import Candidate, Candidates
 from residuum.feature_transfer.classifiers import classifier_bytes
-from residuum.feature_transfer.costs import Costs
+from residuum.feature_transfer.costs import Costs, network_bytes
 from residuum.maths.neuron_ids import NeuronLayout
 
 COSTS = ("neurons", "parameters", "bytes", "ms")
@@ -59,10 +59,9 @@ def pareto_front(cost: np.ndarray, score: np.ndarray) -> np.ndarray:
 def candidate_cost(candidate: Candidate, costs: Costs) -> dict[str, float]:
     """The cost of a network up to the candidate's highest layer, and of its own classifier."""
     cost, n_rows = costs[candidate.layer], len(candidate.bias)
-    every = int(cost["neurons"])
     return {
         "parameters": cost["parameters"] + n_rows * (candidate.n_neurons + 1),
-        "bytes": cost["bytes"] - classifier_bytes(n_rows, every) + classifier_bytes(n_rows, candidate.n_neurons),
+        "bytes": network_bytes(cost, n_rows) + classifier_bytes(n_rows, candidate.n_neurons),
         "ms": cost["ms"],
     }
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
 from residuum.batteries import parse_penalty
 from residuum.corpus import Corpus
-from residuum.errors import SettingError
+from residuum.errors import SettingError, StoreError
 from residuum.examples import MEMORY
 from residuum.feature_transfer.card import write_card
-from residuum.feature_transfer.onnx_export import check_onnx
 from residuum.feature_transfer.predicting import Predictor, Unit
 from residuum.feature_transfer.product import load_product
 from residuum.feature_transfer.settings import STEPS, THRESHOLDS, Budget, Settings
@@ -25,7 +24,8 @@ from residuum.feature_transfer.truncation import check_can_be_cut
 from residuum.feature_transfer.work import Extras, Work
 from residuum.maths.probing import Recipe
 from residuum.models import Model, load_model
-from residuum.results import Result, Run, finished_run, scratch, write_run
+from residuum.onnx_graphs import check_packages
+from residuum.results import Result, Run, finished_run, read_run, scratch, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 
 
@@ -96,8 +96,9 @@ def transfer(
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
     seed: int = 0,
+    seeds: int = 3,
     device: str = "auto",
-    fresh: bool = False,
+    fresh: bool | Literal["changed"] = False,
     progress: bool = True,
     say: Callable[[str], object] = lambda line: None,
     **reading: Any,
@@ -109,25 +110,38 @@ def transfer(
     which are taken. A `budget` (`layers=3`, `neurons=300`, `bytes=60MB`, `ms=2.5`) takes the place of the loss. `trim`
     keeps only the embeddings of pieces that the training and development texts use; `narrow` also measures what
     dropping unused hidden dimensions does; `onnx` also writes model.onnx. Everything is chosen on dev and reported on
-    test. `reading` are options of `read_task` (`dev`, `test`, `format`, `limit`). A run that was killed goes on.
+    test; the oracle and what each step chose are trained from `seeds` seeds, whose mean and deviation stand beside it.
+    `reading` are options of `read_task` (`dev`, `test`, `format`, `limit`). A run that was killed goes on; `fresh`
+    starts over, "changed" only where the folder holds a transfer of other data or settings.
     """
     found, folder = named_task(task), Path(out)
-    settings = _settings(steps, layer_loss, neuron_loss, thresholds, representatives, budget, penalty, seed)
+    settings = _settings(steps, layer_loss, neuron_loss, thresholds, representatives, budget, penalty, seed, seeds)
     corpora = corpus if isinstance(corpus, TaskCorpora) else read_task(found, corpus, seed=seed, **reading)
     network = model if isinstance(model, Model) else load_model(os.fspath(model), device=device)
     check_can_be_cut(network)
     unit = Unit(found.unit, pooling, position, corpora.train.pairs is not None)
     if onnx:
-        check_onnx(unit)
+        check_packages()
     extras = Extras(trim, narrow, onnx)
     work = Work(network, corpora, found, settings, recipe or Recipe(), unit, extras, max_memory, progress, say)
-    if run := finished_run(folder, "transfer", work.config, fresh=fresh):
+    if run := _finished(folder, work.config, fresh):
         return Transfer(run, folder)
-    with scratch(folder, work.config, fresh=fresh) as kept:
-        run = work.run(folder, kept, kept / "activations" if activations is None else Path(activations), fresh=fresh)
+    anew = fresh is True
+    with scratch(folder, work.config, fresh=anew) as kept:
+        run = work.run(folder, kept, kept / "activations" if activations is None else Path(activations), fresh=anew)
         write_card(folder, run)
         write_run(folder, run)
     return Transfer(run, folder)
+
+
+def _finished(folder: Path, config: dict[str, Any], fresh: bool | Literal["changed"]) -> Run | None:
+    """The run that is there, if it is this one; with "changed" another transfer gives way to it."""
+    try:
+        return finished_run(folder, "transfer", config, fresh=fresh is True)
+    except StoreError:
+        if fresh != "changed" or read_run(folder).command != "transfer":
+            raise
+        return finished_run(folder, "transfer", config, fresh=True)
 
 
 def _settings(
@@ -139,9 +153,11 @@ def _settings(
     budget: str | Budget | None,
     penalty: str,
     seed: int,
+    seeds: int,
 ) -> Settings:
     penalties = parse_penalty(penalty)
     if penalties is None:
         raise SettingError("`transfer` does not search penalties; find them with `probe --penalty search`.")
     limit = Budget.parse(budget) if isinstance(budget, str) else budget
-    return Settings(tuple(steps), layer_loss, neuron_loss, tuple(thresholds), representatives, limit, *penalties, seed)
+    losses = (layer_loss, neuron_loss)
+    return Settings(tuple(steps), *losses, tuple(thresholds), representatives, limit, *penalties, seed, seeds)

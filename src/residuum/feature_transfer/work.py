@@ -14,7 +14,7 @@ import pandas as pd
 from residuum.batteries import Bench
 from residuum.errors import SettingError
 from residuum.examples import Splits, labelled_splits
-from residuum.feature_transfer.candidates import Candidate, Candidates
+from residuum.feature_transfer.candidates import Candidate, Candidates, probes_on, seed_scores
 from residuum.feature_transfer.costs import Costs, layer_costs, sampled
 from residuum.feature_transfer.measuring import measure_narrowed, measure_product
 from residuum.feature_transfer.onnx_export import write_onnx
@@ -23,6 +23,8 @@ from residuum.feature_transfer.product import load_product, write_product
 from residuum.feature_transfer.records import Chosen, transfer_run
 from residuum.feature_transfer.selection import (
     affordable_layers,
+    layer_sets,
+    most_neurons,
     select_layers,
     select_neurons,
     select_representatives,
@@ -94,6 +96,11 @@ class Work:
         flat = [label for row in rows for label in row] if self.task.unit == "word" else rows
         return sorted({str(label) for label in flat if label is not None})
 
+    @property
+    def _n_rows(self) -> int:
+        """The rows of a classifier's weight."""
+        return max(len(self.labels), 1)
+
     @cached_property
     def vocabulary(self) -> Vocabulary | None:
         """The pieces that are kept, where the vocabulary is trimmed."""
@@ -102,24 +109,24 @@ class Work:
     def run(self, out: Path, kept: Path, activations: Path, *, fresh: bool = False) -> Run:
         """Do all of it; a step that was finished before is read from the folder `kept`."""
         costs = self._costs(kept)
-        affordable_layers(costs, self.settings)  # what cannot be had is said before hours are spent
+        affordable_layers(costs, self.settings, self._n_rows)  # what cannot be had is said before hours are spent
         splits = self._timed("extraction", lambda: self._splits(activations, fresh))
         bench = Bench(splits, self.recipe, self.max_memory, self.settings.seed)
         chosen = self._choose(bench, costs, kept)
         self._write(out, chosen.last, bench)
         product = load_product(out, device=str(self.model.device))
         full = Predictor(self.model, chosen.oracle.classifier(splits.layout, self.labels), self.unit)
-        measured = self._timed("measuring", lambda: measure_product(product, full, self.corpora.test, self.task))
+        measured = self._timed("measuring", lambda: self._measure(product, full))
         if self.extras.narrow:
             measured |= self._timed("narrowing", lambda: self._narrow(bench, chosen.last, product, kept))
         if self.extras.onnx:
             measured["largest difference of ONNX"] = write_onnx(product, out)
-        return transfer_run(self.config, bench, chosen, costs, measured, self._facts(), self.seconds)
+        scores = self._seed_scores(bench, chosen, kept)
+        return transfer_run(self.config, bench, chosen, costs, measured, self._facts(), self.seconds, scores)
 
     def _costs(self, kept: Path) -> Costs:
         def compute() -> Run:
-            n_rows, sample = max(len(self.labels), 1), sampled(self.corpora.test)
-            found = layer_costs(self.model, n_rows, self.vocabulary, sample, self.unit)
+            found = layer_costs(self.model, self._n_rows, self.vocabulary, sampled(self.corpora.test), self.unit)
             return Run("transfer", {}, {}, {"costs": pd.DataFrame(list(found.values()))})
 
         table = self._timed("costs", lambda: finished_step(kept, "costs", compute)).tables["costs"]
@@ -139,14 +146,27 @@ class Work:
     def _choose(self, bench: Bench, costs: Costs, kept: Path) -> Chosen:
         """The candidates of each step that is taken; the layers (or the oracle alone) come first."""
         settings = self.settings
-        found = {"layers": self._step("layers", kept, lambda: select_layers(bench, settings, costs))}
+        found = {"layers": self._step("layers", kept, lambda: self._layers(bench, costs))}
         layers = found["layers"].best
         if "clusters" in settings.steps:
             found["clusters"] = self._step("clusters", kept, lambda: select_representatives(bench, layers, settings))
         if "neurons" in settings.steps:
-            base = [*found.values()][-1].best
-            found["neurons"] = self._step("neurons", kept, lambda: select_neurons(bench, base, layers, settings))
+            base, most = [*found.values()][-1].best, most_neurons(costs, layers, settings)
+            found["neurons"] = self._step("neurons", kept, lambda: select_neurons(bench, base, layers, settings, most))
         return Chosen(found, settings.steps)
+
+    def _layers(self, bench: Bench, costs: Costs) -> Candidates:
+        """The longest of the steps: what it takes is said first."""
+        self.say(f"{bench.estimate(probes_on(layer_sets(bench, self.settings).values(), self.settings))} …")
+        return select_layers(bench, self.settings, costs)
+
+    def _seed_scores(self, bench: Bench, chosen: Chosen, kept: Path) -> dict[str, list[float]]:
+        """The test scores of the oracle and of what each step chose, one for each seed."""
+
+        def compute() -> Run:
+            return Run("transfer", {}, {"scores": seed_scores(bench, chosen.named, self.settings)})
+
+        return self._timed("seeds", lambda: finished_step(kept, "seeds", compute)).summary["scores"]
 
     def _step(self, name: str, kept: Path, choose: Callable[[], Candidates]) -> Candidates:
         run = self._timed(name, lambda: finished_step(kept, name, lambda: choose().as_run()))
@@ -162,6 +182,9 @@ class Work:
         if self.vocabulary is not None:
             network, tokenizer = trimmed(network, self.vocabulary), self.vocabulary.tokenizer
         write_product(out, network, tokenizer, classifier, self.unit, self.task.name)
+
+    def _measure(self, product: Predictor, full: Predictor) -> dict[str, Any]:
+        return measure_product(product, full, self.corpora.test, self.task, self.settings.seed)
 
     def _narrow(self, bench: Bench, chosen: Candidate, product: Predictor, kept: Path) -> dict[str, Any]:
         def read(small: Model) -> Splits:
