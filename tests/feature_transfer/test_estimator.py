@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
 from sklearn.utils.validation import check_is_fitted
-from tagged_words import RECIPE, tagged_corpus
+from tagged_words import RECIPE, numbered_corpus, tagged_corpus
 
-from residuum.errors import CorpusError, SettingError
+from residuum.errors import CorpusError, SettingError, StoreError
 from residuum.feature_transfer import FeatureTransfer, transfer
+from residuum.models import load_model
+from residuum.results import Run, read_run, write_run
+from residuum.tasks import Task
 
 TEXTS = ["the quick fox jumps over a dog", "a model reads"]
 
@@ -62,6 +66,81 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, tmp_path):
     assert again.score(tagged_corpus(20, seed=9)) == fitted.score(tagged_corpus(20, seed=9))
     with pytest.raises(SettingError, match="is not empty"):
         fitted.save(tmp_path / "saved")
+
+
+def test_loaded_it_has_the_settings_that_it_was_made_with(tiny_folder, tmp_path):
+    settings = {"penalty": "1e-4,0.002", "recipe": RECIPE, "steps": ("layers",), "budget": "layers=1", "seeds": 1}
+    made = FeatureTransfer(tiny_folder(), "upos", layer_loss=0.03, **settings).fit(tagged_corpus(40))
+    found = FeatureTransfer.load(made.save(tmp_path / "saved")).get_params()
+    expected = made.get_params() | {"model": load_model(tiny_folder()).name, "penalty": "1e-4,2e-3"}
+    assert found == expected
+    assert found["out"] is None
+
+
+def test_loaded_it_scores_a_task_that_has_no_name(tiny_folder, tmp_path):
+    task = Task("share of nouns", "score", "sentence", "pearson", regression=True)
+    made = FeatureTransfer(tiny_folder(), task, recipe=RECIPE, position="mean", steps=("layers",), seeds=1)
+    made.fit(numbered_corpus(160))
+    again = FeatureTransfer.load(made.save(tmp_path / "saved"))
+    unseen = numbered_corpus(40, seed=9)
+    assert again.score(unseen) == made.score(unseen)
+
+
+def test_fit_takes_the_place_of_what_it_wrote_before(tiny_folder, tmp_path):
+    out = tmp_path / "made"
+    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, steps=("layers",), seeds=1, out=out)
+    first = estimator.fit(tagged_corpus(40)).result_.run.config
+    second = estimator.fit(tagged_corpus(40, seed=1)).result_.run.config
+    assert first["data"] != second["data"] == read_run(out).config["data"]
+    assert clone(estimator).set_params(layer_loss=0.3).fit(tagged_corpus(40)).result_.run.config["layer_loss"] == 0.3
+
+
+def test_fit_leaves_the_run_of_another_command_alone(tiny_folder, tmp_path):
+    write_run(tmp_path, Run("probe", {}))
+    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, out=tmp_path)
+    with pytest.raises(StoreError, match="holds a run of `probe`"):
+        estimator.fit(tagged_corpus(40))
+
+
+def test_a_killed_fit_on_the_same_data_goes_on(tiny_folder, tmp_path, monkeypatch):
+    from residuum.feature_transfer import work
+
+    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, seeds=1, out=tmp_path)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "select_neurons", killed)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.fit(tagged_corpus(40))
+    monkeypatch.setattr(work, "select_layers", lambda *_: pytest.fail("this was finished"))
+    assert estimator.fit(tagged_corpus(40)).predict(TEXTS)
+
+
+def test_it_can_be_cross_validated(tiny_folder, tmp_path):
+    corpus = tagged_corpus(60)
+    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",), "seeds": 1}
+    estimator = FeatureTransfer(tiny_folder(), "sentence", out=tmp_path / "folds", **settings)
+    texts, labels = [" ".join(words) for words in corpus.sentences], corpus.sentence_labels["label"]
+    scores = cross_val_score(estimator, texts, labels, cv=3, error_score="raise")
+    assert scores.shape == (3,)
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert not hasattr(estimator, "predictor_")
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence"])
+def test_what_is_labelled_none_is_no_class(unit, tiny_folder):
+    corpus = tagged_corpus(80)
+    texts, task = [" ".join(words) for words in corpus.sentences], "upos" if unit == "word" else "sentence"
+    tags, kinds = corpus.labels["upos"], corpus.sentence_labels["label"]
+    labels = [[None, *row[1:]] for row in tags] if unit == "word" else [None, *kinds[1:]]
+    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",), "seeds": 1}
+    estimator = FeatureTransfer(tiny_folder(), task, **settings).fit(texts, labels)
+    assert "None" not in estimator.classes_
+    n_labels = sum(estimator.result_.run.summary["examples"].values())
+    assert n_labels == (sum(len(row) - 1 for row in tags) if unit == "word" else 79)
+    assert 0 <= estimator.score(texts, labels) <= 1
 
 
 def test_without_a_folder_the_files_go_with_the_estimator(tiny_folder):

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ class FeatureTransfer(BaseEstimator):
     """The fewest layers and neurons of a model that do a task, with a classifier on them.
 
     Settings are those of `transfer`. `fit` takes a labelled corpus, or texts and their labels; `out` is where the
-    result is written (for this process only where it is None, until `save`).
+    result is written (for this process only where it is None, until `save`). As `fit` starts over, it takes the place
+    of what an earlier one wrote there with other data or settings; one that was killed goes on.
 
     Attributes after `fit`: `result_` (the tables), `predictor_`, `classes_` and `n_neurons_`.
     """
@@ -55,6 +56,7 @@ class FeatureTransfer(BaseEstimator):
         pooling: str = "last",
         position: str = "auto",
         seed: int = 0,
+        seeds: int = 3,
         device: str = "auto",
     ) -> None:
         self.model = model
@@ -72,6 +74,7 @@ class FeatureTransfer(BaseEstimator):
         self.pooling = pooling
         self.position = position
         self.seed = seed
+        self.seeds = seeds
         self.device = device
 
     def fit(
@@ -83,7 +86,8 @@ class FeatureTransfer(BaseEstimator):
         """Choose layers and neurons and train the classifier.
 
         `corpus` is what `transfer` takes; or texts (of a word task also lists of words, of pairs two segments each)
-        with their `labels`, which are cut into training, development and test parts by the seed.
+        with their `labels`, which are cut into training, development and test parts by the seed; what is labelled
+        None is left out.
         """
         task = named_task(self.task)
         if labels is not None:
@@ -91,7 +95,8 @@ class FeatureTransfer(BaseEstimator):
             task = Task(task.name, "labels", task.unit, task.metric, task.regression)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in ("task", "out")}
         folder = self._temporary_folder() if self.out is None else self.out
-        self._adopt(transfer(corpus=corpus, task=task, out=folder, progress=False, **settings, **reading))  # pyright: ignore[reportArgumentType]
+        options = {"fresh": "changed", "progress": False, **settings, **reading}
+        self._adopt(transfer(corpus=corpus, task=task, out=folder, **options))  # pyright: ignore[reportArgumentType]
         return self
 
     def predict(self, texts: Iterable[Text]) -> list[list[str | None]] | np.ndarray:
@@ -122,13 +127,16 @@ class FeatureTransfer(BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, device: str = "auto") -> FeatureTransfer:
-        """An estimator that was fitted, from its folder."""
+        """An estimator that was fitted, from its folder, with its settings.
+
+        `model` is the name of the model that it came from: to fit again where that name cannot be loaded, set the
+        model first. `out` is None, so that such a fit leaves the folder as it is.
+        """
         place = Path(folder)
         run = read_run(place)
-        known = cls.__init__.__kwdefaults__ or {}
-        kept = {name: run.config[name] for name in known if name in run.config and name != "recipe"}
-        found = cls(run.config["model"], run.config["task"], **{**kept, "out": folder, "device": device})
-        found._adopt(Transfer(run, place), load_product(place, device=device))
+        predictor = load_product(place, device=device)
+        found = cls(run.config["model"], _task_of(run.config, predictor), device=device, **_settings_of(run.config))
+        found._adopt(Transfer(run, place), predictor)
         return found
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -150,3 +158,23 @@ class FeatureTransfer(BaseEstimator):
         if not hasattr(self, "predictor_"):
             raise NotFittedError("This FeatureTransfer is not fitted yet; call fit first, or load a folder.")
         return self.predictor_
+
+
+def _task_of(config: Mapping[str, Any], predictor: Predictor) -> str | Task:
+    """The task's name, or the task itself where the name alone would stand for another kind."""
+    name, unit, regression = config["task"], predictor.unit.unit, not predictor.classifier.labels
+    known = named_task(name)
+    return name if (known.unit, known.regression) == (unit, regression) else Task(name, name, unit, "", regression)
+
+
+def _settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a run was made with, as `FeatureTransfer` takes them."""
+    known = FeatureTransfer.__init__.__kwdefaults__ or {}
+    kept = {name: config[name] for name in known if name in config}
+    penalties = (np.format_float_scientific(config[name], trim="-", exp_digits=1) for name in ("l1", "l2"))
+    return kept | {
+        "steps": tuple(config["steps"]),
+        "thresholds": tuple(config["thresholds"]),
+        "recipe": Recipe(**config["recipe"]),
+        "penalty": ",".join(penalties),
+    }

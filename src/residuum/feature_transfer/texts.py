@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from residuum.corpus import Corpus
@@ -28,16 +28,24 @@ def corpus_of(texts: Iterable[Text], *, unit: str, pairs: bool = False, name: st
 
 
 def labelled_corpus(texts: Iterable[Text], labels: Sequence[Any], *, unit: str, regression: bool) -> Corpus:
-    """The corpus of some texts and the labels that came with them: a list for each text of a word task, else one."""
+    """The corpus of some texts and the labels that came with them: a list for each text of a word task, else one.
+
+    What is labelled None has no label: it is read with its sentence, but nothing is learnt from it.
+    """
     given = list(texts)
     if len(given) != len(labels):
         raise CorpusError(f"{len(given)} texts came with {len(labels)} labels; expected one (or one list) for each.")
     pairs = unit == "sentence" and bool(given) and not isinstance(given[0], str)
     corpus = corpus_of(given, unit=unit, pairs=pairs)
     if unit == "word":
-        return Corpus(corpus.name, corpus.sentences, labels={"labels": [list(map(str, row)) for row in labels]})
-    values: list[str | float | None] = [float(label) if regression else str(label) for label in labels]
+        rows = [[_known(label, str) for label in row] for row in labels]
+        return Corpus(corpus.name, corpus.sentences, labels={"labels": rows})
+    values = [_known(label, float if regression else str) for label in labels]
     return Corpus(corpus.name, corpus.sentences, sentence_labels={"labels": values}, pairs=corpus.pairs)
+
+
+def _known(label: Any, kind: Callable[[Any], Any]) -> Any:
+    return None if label is None else kind(label)
 
 
 def _words(text: Text, number: int) -> list[str]:
