@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 FILE = "model.onnx"
 NAMES = ("input_ids", "attention_mask")
+"""The inputs that every graph has; `token_type_ids` and `word_ids` are those that it may have beside them."""
+OPSET = 18  # the first in which a scatter can take the largest value
 
 
 def check_packages() -> None:
@@ -32,17 +35,23 @@ def check_packages() -> None:
 
 @torch.no_grad()
 def write_graph(
-    graph: nn.Module, network: nn.Module, tokenizer: PreTrainedTokenizerBase, folder: Path, output: str
+    graph: nn.Module,
+    network: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    output: str,
+    names: Sequence[str] = NAMES,
 ) -> float:
     """Write `model.onnx` and return its largest difference from the network in torch, which is at most 1e-4.
 
-    `graph(input_ids, attention_mask)` gives batch × token × …; `network` is the part whose embeddings know the tokens.
+    `graph`, called with the inputs `names` in that order, gives batch × token × …; `network` is the part whose
+    embeddings know the tokens.
     """
     check_packages()
     graph.eval()
     with whole_file(folder / FILE) as path:
-        _export(graph, some_tokens(network, tokenizer), path, output)
-        difference = _difference(graph, some_tokens(network, tokenizer, n_texts=3), path)
+        _export(graph, some_inputs(network, tokenizer, names), path, output)
+        difference = _difference(graph, some_inputs(network, tokenizer, names, n_texts=3), path)
         if difference > TOLERANCE:
             raise ModelError(
                 f"The ONNX graph differs from the network by {difference:.1e}; expected {TOLERANCE} at most."
@@ -50,35 +59,48 @@ def write_graph(
     return difference
 
 
-def some_tokens(network: nn.Module, tokenizer: PreTrainedTokenizerBase, n_texts: int = 2) -> tuple[Tensor, Tensor]:
-    """Some tokens and their mask, the later texts shorter, so that the mask matters."""
+def some_inputs(
+    network: nn.Module, tokenizer: PreTrainedTokenizerBase, names: Sequence[str] = NAMES, n_texts: int = 2
+) -> dict[str, Tensor]:
+    """Some tokens and what belongs to them, the later texts shorter, so that the mask matters.
+
+    `token_type_ids`: the second half is another segment, where the network knows more than one. `word_ids`: words of
+    two tokens, and −1 for the first token, as special ones have.
+    """
     one = probe_batch(network, tokenizer, size=6 + n_texts)["input_ids"].cpu()
     ids = one.repeat(n_texts, 1)
-    lengths = torch.arange(ids.shape[1], ids.shape[1] - n_texts, -1)
-    mask = (torch.arange(ids.shape[1])[None] < lengths[:, None]).to(ids.dtype)
-    return ids, mask
+    place = torch.arange(ids.shape[1])
+    mask = (place[None] < torch.arange(len(place), len(place) - n_texts, -1)[:, None]).to(ids.dtype)
+    segments = getattr(network.config, "type_vocab_size", 2)
+    made = {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": (place >= len(place) // 2).to(ids.dtype).expand_as(ids) * (segments > 1) * mask,
+        "word_ids": torch.where(mask > 0, (place + 1) // 2 - 1, -1),
+    }
+    return {name: made[name] for name in names}
 
 
-def _export(graph: nn.Module, inputs: tuple[Tensor, Tensor], path: Path, output: str) -> None:
+def _export(graph: nn.Module, inputs: dict[str, Tensor], path: Path, output: str) -> None:
     axes = {0: "text", 1: "token"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own notices
         torch.onnx.export(
             graph,
-            inputs,
+            tuple(inputs.values()),
             path,
-            input_names=list(NAMES),
+            input_names=list(inputs),
             output_names=[output],
-            dynamic_axes=dict.fromkeys((*NAMES, output), axes),
+            dynamic_axes=dict.fromkeys((*inputs, output), axes),
+            opset_version=OPSET,
             dynamo=False,
         )
 
 
-def _difference(graph: nn.Module, inputs: tuple[Tensor, Tensor], path: Path) -> float:
+def _difference(graph: nn.Module, inputs: dict[str, Tensor], path: Path) -> float:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    named = dict(zip(NAMES, (part.numpy() for part in inputs), strict=True))
-    found: Any = session.run(None, named)[0]
-    shown = inputs[1].bool().numpy()
-    return float(np.abs(found - graph(*inputs).numpy())[shown].max())
+    found: Any = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0]
+    shown = inputs["attention_mask"].bool().numpy()
+    return float(np.abs(found - graph(*inputs.values()).numpy())[shown].max())

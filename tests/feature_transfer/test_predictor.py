@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from tagged_words import tagged_corpus
 
 from residuum import onnx_graphs
 from residuum.activations.extraction import extract
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, SettingError
+from residuum.feature_transfer import transfer
 from residuum.feature_transfer.classifiers import Classifier
-from residuum.feature_transfer.onnx_export import check_onnx, write_onnx
+from residuum.feature_transfer.onnx_export import write_onnx
 from residuum.feature_transfer.predicting import Predictor, Unit
-from residuum.feature_transfer.scoring import prediction_score
+from residuum.feature_transfer.scoring import prediction_interval, prediction_score
 from residuum.models import first_layers, load_model
 from tiny import TEXT
 
@@ -98,30 +100,94 @@ def test_scores_leave_out_what_has_no_label_and_count_words():
         prediction_score([["a", "b"]], [["a"]], unit="word", regression=False)
 
 
-@pytest.mark.parametrize("family", ["bert", "mpnet", "gpt2"])
-def test_onnx_gives_the_scores_of_the_network(family, tiny_folder, tmp_path):
+def test_the_interval_of_a_score_is_over_texts():
+    """Two texts, one all right and one all wrong: words are many, but there are only two draws."""
+    found, truth = [["a"] * 30, ["a"] * 30], [["a"] * 30, ["b"] * 29 + [None]]
+    interval = prediction_interval(found, truth, unit="word", regression=False)
+    assert float(interval.value) == prediction_score(found, truth, unit="word", regression=False) == 30 / 59
+    assert (float(interval.low), float(interval.high)) == (0, 1)
+
+
+def test_the_interval_of_numbers_holds_their_correlation():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(200)
+    found = truth + rng.standard_normal(200)
+    interval = prediction_interval(found.tolist(), truth.tolist(), unit="sentence", regression=True)
+    assert float(interval.value) == pytest.approx(np.corrcoef(found, truth)[0, 1])
+    assert interval.value - 0.2 < interval.low < interval.value < interval.high < interval.value + 0.2
+
+
+@pytest.fixture
+def onnx_session(tmp_path):
+    """Write a predictor's graph and open it; the difference from the network is asserted."""
     onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
     pytest.importorskip("onnx", reason="the extra [onnx] is not installed")
+
+    def opened(predictor):
+        assert write_onnx(predictor, tmp_path) <= 1e-4
+        return onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+
+    return opened
+
+
+def encoded(tokenizer, *texts):
+    """A text, or two segments, as the tokenizer gives it, and the mask of its special tokens."""
+    found = dict(tokenizer(*texts, return_tensors="np", return_special_tokens_mask=True))
+    return found, found.pop("special_tokens_mask")[0].astype(bool)
+
+
+def word_ids(tokenizer, text):
+    """The word in which each token has a character, −1 for none (special tokens, and spaces by themselves)."""
+    ends = np.cumsum([len(word) + 1 for word in text.split()])
+    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    return np.array([[-1 if a == b else int(np.searchsorted(ends, a, side="right")) for a, b in offsets]])
+
+
+@pytest.mark.parametrize("family", ["bert", "mpnet", "gpt2", "xlnet"])
+def test_onnx_gives_the_scores_of_the_network(family, tiny_folder, onnx_session):
     network = first_layers(load_model(tiny_folder(family)), 2)
     predictor = Predictor(network, classifier(), Unit())
-    assert write_onnx(predictor, tmp_path) <= 1e-4
-    text = "the quick brown fox"
-    ids = network.tokenizer(text)["input_ids"]
-    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
-    inputs = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, len(ids)), np.int64)}
+    session, text = onnx_session(predictor), "the quick brown fox"
+    inputs, _ = encoded(network.tokenizer, text)
     labels = np.array(["x", "y", "z"])[session.run(None, inputs)[0][0].argmax(axis=1)]
     words = network.tokenizer(text).word_ids()
     last = [max(t for t, w in enumerate(words) if w == word) for word in range(4)]
     assert labels[last].tolist() == predictor.predict([text])[0]
 
 
-def test_onnx_of_pairs_is_refused(model, tmp_path):
-    pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")
-    with pytest.raises(SettingError, match="cannot be written for pairs"):
-        write_onnx(Predictor(model, classifier(), Unit(unit="sentence", pairs=True)), tmp_path)
+@pytest.mark.parametrize("position", ["cls", "mean"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_onnx_reads_pairs_as_pairs(family, position, tiny_folder, onnx_session):
+    network = first_layers(load_model(tiny_folder(family)), 2)
+    if family == "bert":  # as the tokenizer of BERT itself has them
+        network.tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    predictor = Predictor(network, classifier(()), Unit(unit="sentence", position=position, pairs=True))
+    session, pair = onnx_session(predictor), ("the quick fox", "a lazy dog reads")
+    assert ("token_type_ids" in [own.name for own in session.get_inputs()]) == (family == "bert")
+    inputs, special = encoded(network.tokenizer, *pair)
+    scores = session.run(None, inputs)[0][0, :, 0]
+    score = scores[0] if position == "cls" else scores[~special].mean()
+    assert score == pytest.approx(predictor.predict([pair])[0], abs=1e-4)
+    if family == "bert":
+        inputs["token_type_ids"][:] = 0
+        assert not np.allclose(session.run(None, inputs)[0][0, :, 0], scores, atol=1e-4)
 
 
-def test_without_the_extra_onnx_is_refused_at_once(monkeypatch):
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_onnx_takes_the_largest_value_over_the_sub_words_of_a_word(family, tiny_folder, onnx_session, tmp_path):
+    network = first_layers(load_model(tiny_folder(family)), 2)
+    predictor = Predictor(network, classifier(), Unit(pooling="max"))
+    session, text = onnx_session(predictor), "the unquickest brown foxes"
+    inputs, _ = encoded(network.tokenizer, text)
+    inputs["word_ids"] = word_ids(network.tokenizer, text)
+    assert np.bincount(inputs["word_ids"][0] + 1)[1:].max() > 1, "some word has several sub-words"
+    scores = session.run(None, inputs)[0][0, :4]
+    assert np.array(["x", "y", "z"])[scores.argmax(axis=1)].tolist() == predictor.predict([text])[0]
+    store = extract(network, Corpus("text", [text.split()]), tmp_path / "acts", pooling="max", progress=False)
+    np.testing.assert_allclose(scores, classifier().scores(store.array()[:, LAYERS, INDICES]), atol=1e-4)
+
+
+def test_without_the_extra_onnx_is_refused_at_once(monkeypatch, model, tmp_path):
     monkeypatch.setattr(onnx_graphs, "find_spec", lambda name: None)
     with pytest.raises(SettingError, match=r"onnx and onnxruntime cannot be imported; ONNX needs pip install"):
-        check_onnx(Unit())
+        transfer(model, tagged_corpus(), "upos", tmp_path, onnx=True)

@@ -1,33 +1,33 @@
-"""Network and classifier as one ONNX graph: token ids in, the scores of every token out."""
+"""Network and classifier as one ONNX graph: token ids in, the scores of every token or word out."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from residuum.errors import SettingError
-from residuum.feature_transfer.predicting import Predictor, Unit
-from residuum.onnx_graphs import check_packages, write_graph
+from residuum.feature_transfer.predicting import Predictor
+from residuum.onnx_graphs import NAMES, write_graph
 
 
 def write_onnx(predictor: Predictor, folder: Path) -> float:
     """Write `model.onnx` and return its largest difference from the network in torch, which is at most 1e-4.
 
-    The graph gives batch × token × class. The scores of a word are those of its last sub-word (or whichever token
-    stands for it); the scores of a mean over tokens are the mean of their scores.
+    Its inputs are what the tokenizer gives (`token_type_ids` too where that has them, so pairs are read as pairs). It
+    gives batch × token × class. The scores of a word or sentence are those of the token that stands for it; the
+    scores of a mean over tokens are the mean of their scores. Of words that are the largest values of their
+    sub-words, which no scores of tokens can tell, `word_ids` are one input more (the word in which a token has
+    characters, −1 for none), and the second axis is that of words.
     """
-    check_onnx(predictor.unit)
     model = predictor.model
-    return write_graph(_TokenScores(predictor), model.module, model.tokenizer, folder, "scores")
+    graph = _WordScores(predictor) if _of_words(predictor) else _TokenScores(predictor)
+    return write_graph(graph, model.module, model.tokenizer, folder, "scores", graph.names)
 
 
-def check_onnx(unit: Unit) -> None:
-    """Say before anything is computed that a graph cannot be written."""
-    check_packages()
-    if unit.pooling == "max" or unit.pairs:
-        raise SettingError("ONNX scores single texts token by token; it cannot be written for pairs or pooling max.")
+def _of_words(predictor: Predictor) -> bool:
+    return predictor.unit.unit == "word" and predictor.unit.pooling == "max"
 
 
 class _TokenScores(nn.Module):
@@ -41,16 +41,51 @@ class _TokenScores(nn.Module):
         self.linear.weight = nn.Parameter(torch.from_numpy(predictor.classifier.weight))
         self.linear.bias = nn.Parameter(torch.from_numpy(predictor.classifier.bias))
         self.reader = predictor.model.reader
-        self.types = "token_type_ids" in predictor.model.tokenizer.model_input_names
+        typed = "token_type_ids" in predictor.model.tokenizer.model_input_names
+        self.names: tuple[str, ...] = (*NAMES, "token_type_ids") if typed else NAMES
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
         """Batch × token × class."""
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if self.types:
-            batch["token_type_ids"] = torch.zeros_like(input_ids)
+        return self.linear(self.neurons(*inputs))
+
+    def neurons(self, *inputs: Tensor) -> Tensor:
+        """Batch × token × chosen neuron."""
+        batch = dict(zip(self.names, inputs, strict=False))
         hidden = self.reader(self.network, batch, list(self.chosen), False).hidden
         parts = [
             states.index_select(-1, torch.from_numpy(indices))
             for states, indices in zip(hidden, self.chosen.values(), strict=True)
         ]
-        return self.linear(torch.cat(parts, dim=-1))
+        return torch.cat(parts, dim=-1)
+
+
+class _WordScores(_TokenScores):
+    """W x + b of every word, x being the largest value of each chosen neuron over the word's tokens."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__(predictor)
+        self.names = (*self.names, "word_ids")
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Batch × word × class; as many places as tokens, the bias alone where there is no word."""
+        *known, words = inputs
+        states = self.neurons(*known)
+        # A text with tokens of no word has fewer words than tokens: its last place is free to take those tokens.
+        places = torch.where(words < 0, words.shape[1] - 1, words)[..., None].expand_as(states)
+        lowest = torch.full_like(states, torch.finfo(states.dtype).min)
+        largest: Any = _ScatterMax.apply(lowest, places, states)
+        return self.linear(torch.where(largest > lowest, largest, torch.zeros_like(states)))
+
+
+class _ScatterMax(torch.autograd.Function):
+    """`scatter_reduce` with the largest value as one node; the exporter's own has shapes that ONNX Runtime warns of."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, places: Tensor, states: Tensor) -> Tensor:
+        """`base` with the largest of itself and of the states that go to each place."""
+        return base.scatter_reduce(1, places, states, "amax")
+
+    @staticmethod
+    def symbolic(g: Any, base: Any, places: Any, states: Any) -> Any:
+        """The same in ONNX."""
+        return g.op("ScatterElements", base, places, states, axis_i=1, reduction_s="max").setType(base.type())
