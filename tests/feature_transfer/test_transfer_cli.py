@@ -9,7 +9,7 @@ from tagged_words import RECIPE, numbered_corpus, tagged_corpus
 
 from made_stores import conllu
 from residuum.cli import main
-from residuum.feature_transfer import predict, transfer
+from residuum.feature_transfer import predict, streaming, transfer, transfer_cost
 from residuum.results import read_run
 
 FLAGS = ("--epochs", RECIPE.epochs, "--batch-size", RECIPE.batch_size, "--learning-rate", RECIPE.learning_rate)
@@ -21,7 +21,8 @@ def run(monkeypatch, capfd):
 
     def command(*arguments, stdin=""):
         monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        text = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
         handler = signal.getsignal(signal.SIGINT)
         capfd.readouterr()
         try:
@@ -76,6 +77,56 @@ def test_pairs_stand_with_a_tab_between(run, tiny_folder, tmp_path):
     status, _, err = run("predict", tmp_path, stdin="the fox\n")
     assert status == 1
     assert "Line 1 has 1 segments; expected two with a tab between" in err
+
+
+@pytest.fixture(scope="module")
+def tagger(tiny_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("made") / "tagger"
+    transfer(tiny_folder(), tagged_corpus(40), "upos", out, recipe=RECIPE, progress=False, steps=["layers"], seeds=1)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [
+        ("the fox\na café\n".encode("latin-1"), "Line 2 is not UTF-8: byte 0xe9 at position 6 of it"),
+        (b"the fox\nthe \0 dog\n", "Line 2 is not text: byte 5 of it is zero"),
+        (b"the fox\n" + b"x" * 60 + b"\n", "Line 2 is longer than 50 bytes; expected one text a line"),
+    ],
+)
+def test_bytes_that_are_no_lines_of_text_are_named(stdin, message, run, tagger, monkeypatch):
+    monkeypatch.setattr(streaming, "MAX_LINE_BYTES", 50)
+    status, out, err = run("predict", tagger, "--batch-size", 1, stdin=stdin)
+    assert status == 1
+    assert message in err
+    assert "Traceback" not in err
+    assert out.startswith("the\t"), "what came before is answered"
+
+
+def test_text_of_any_script_is_read_whatever_the_locale(run, tagger):
+    status, out, _ = run("predict", tagger, stdin="\ufeffthe Größe\r\n東京 は".encode())
+    assert status == 0
+    assert [line.partition("\t")[0] for line in out.splitlines()] == ["the", "Größe", "", "東京", "は", ""]
+
+
+def test_what_it_would_take_is_said_and_nothing_is_written(run, tiny_folder, treebank, tmp_path):
+    out = tmp_path / "nothing"
+    status, shown, err = run("transfer", tiny_folder(), treebank, "--task", "upos", "--out", out, "--estimate")
+    assert status == 0, err
+    assert "about" in shown.splitlines()[0]
+    for step in ("extraction", "probes of the layers", "clustering", "search of the fewest neurons", "more seeds"):
+        assert step in shown, step
+    assert not out.exists()
+
+
+def test_the_estimate_is_of_the_steps_that_are_taken(tiny_folder):
+    def named(**settings):
+        return {step.name: step for step in transfer_cost(tiny_folder(), tagged_corpus(), "upos", **settings).steps}
+
+    few, all_steps = named(steps=["layers"], seeds=1), named()
+    assert list(few) == ["extraction", "probes of the layers", "timing and testing"]
+    assert set(few) < set(all_steps)
+    assert all(step.seconds > 0 for step in all_steps.values())
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from residuum.corpus.files import MAX_LINE_BYTES
 from residuum.errors import CorpusError
 from residuum.feature_transfer.predicting import BATCH, Predictor
 from residuum.feature_transfer.product import load_product
@@ -29,6 +30,29 @@ def label_lines(
         answers = iter(predictor.predict(texts, batch_size=batch_size))
         for _, line in batch:
             yield _shown(line, next(answers), predictor) if line.strip() else ""
+
+
+def text_lines(stream: BinaryIO) -> Iterator[str]:
+    """The lines of a stream of bytes as they come, without line ends and byte order mark: UTF-8, and none too long."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise CorpusError(f"Line {number} is longer than {MAX_LINE_BYTES:,} bytes; expected one text a line.")
+        text = _decoded(line, number)
+        yield (text.removeprefix("\ufeff") if number == 1 else text).removesuffix("\n").removesuffix("\r")
+
+
+def _decoded(line: bytes, number: int) -> str:
+    if b"\0" in line:
+        raise CorpusError(f"Line {number} is not text: byte {line.index(0) + 1} of it is zero; expected UTF-8 text.")
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise CorpusError(
+            f"Line {number} is not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1} of it "
+            f"({error.reason}); convert the text to UTF-8 first, for instance with iconv."
+        ) from error
 
 
 def _text(line: str, number: int, predictor: Predictor) -> str | tuple[str, ...]:
