@@ -2,9 +2,11 @@
 
     RESIDUUM_DATA=… RESIDUUM_MODELS=… python benchmarks/transfer.py [MODEL … [--limit SENTENCES]]
 
-EWT UPOS and CoNLL-2000 chunking, whole, 2 threads, batches of 32. MODEL is a folder of RESIDUUM_MODELS (gte-small by
-default) or a path. The cost of a fit is compared with that of extraction plus one probe on the concatenation up to each
-layer, all taken from the same run.
+EWT UPOS and CoNLL-2000 chunking, whole, and SST-2, 2 threads, batches of 32. MODEL is a folder of RESIDUUM_MODELS
+(gte-small by default) or a path. For SST-2, whose sentences are read at [CLS], the model is first fine-tuned by
+`finetune` on 4,000 of its training sentences, once, in batches of 16, which takes gte-small at most 4 minutes here; the
+same sentences train the probes, and the 872 of the development part are the test. The cost of a fit is compared with
+that of extraction plus one probe on the concatenation up to each layer, all taken from the same run.
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from measure import THREADS, data, in_fresh_process, line, report
+
+if TYPE_CHECKING:
+    from residuum.tasks import TaskCorpora
 
 TASKS = {
     "upos": (("treebanks", "UD_English-EWT"), 3.0),  # where the data is, and the speed-up that is claimed
     "chunk": (("token", "conll2000"), 2.0),
+    "sst2": (("glue", "SST-2"), None),
 }
+TUNED = {"sst2": 4000}  # tasks whose model is fine-tuned first, and the sentences that it learns from
 LAYER_LOSS = 0.015  # and 0.01 for the neurons: within the 3 % that may be lost
 
 
@@ -50,13 +59,19 @@ def claims(model: str, task: str, found: dict[str, float]) -> list[bool]:
         f"extraction {found['extraction']:.0f} s, layer probes {found['probes']:.0f} s, all {found['all']:.0f} s, "
         f"of which {found['timing']:.0f} s to time layers and product"
     )
-    return [
+    if task in TUNED:
+        print(f"   {name}: fine-tuned in {found['tuning']:.0f} s, its own head reaches {found['tuned']:.4f}")
+    holds = [
         line(f"{name}: share of oracle accuracy", 100 * found["share"], 97, unit="%", at_least=True),
         line(f"{name}: share of neurons", 100 * found["share_neurons"], 10, unit="%"),
-        line(f"{name}: text to tags, full / small", found["speed"], TASKS[task][1], at_least=True),
         line(f"{name}: classifier, all neurons / chosen", found["classifier"], 4, at_least=True),
         line(f"{name}: fit / (extraction + a probe per layer)", found["all"] / found["baseline"], 1.5),
     ]
+    claimed = TASKS[task][1]
+    if claimed is None:
+        print(f"   {name}: text to labels, full / small: {found['speed']:.2f} ×")
+        return holds
+    return [*holds, line(f"{name}: text to tags, full / small", found["speed"], claimed, at_least=True)]
 
 
 def folder_of(model: str) -> Path:
@@ -71,18 +86,15 @@ def measure(model: str, task: str, limit: str) -> None:
     import torch
 
     from residuum import transfer
+    from residuum.tasks import read_task
 
     torch.set_num_threads(THREADS)
+    corpora = read_task(task, data(*TASKS[task][0]), limit=int(limit) or TUNED.get(task))
     with tempfile.TemporaryDirectory() as folder:
+        tuned = tune(model, task, corpora, Path(folder, "tuned")) if task in TUNED else {}
+        source = Path(folder, "tuned") if task in TUNED else model
         result = transfer(
-            model,
-            data(*TASKS[task][0]),
-            task,
-            folder,
-            layer_loss=LAYER_LOSS,
-            narrow=True,
-            progress=False,
-            limit=int(limit) or None,
+            source, corpora, task, Path(folder, "small"), layer_loss=LAYER_LOSS, narrow=True, progress=False
         )
     summary, steps = result.run.summary, result.frame.set_index("step")
     seconds = result.run.tables["seconds"].set_index("step")["seconds"]
@@ -109,7 +121,18 @@ def measure(model: str, task: str, limit: str) -> None:
         timing=seconds["costs"] + seconds["measuring"],
         baseline=seconds["extraction"] + seconds["layers"],
         all=seconds.drop("narrowing").sum(),
+        **tuned,
     )
+
+
+def tune(model: str, task: str, corpora: TaskCorpora, folder: Path) -> dict[str, float]:
+    """Fine-tune a model into a folder; how long it took, and the test score of its own head."""
+    from residuum import LearningSettings, finetune
+
+    start = time.perf_counter()
+    settings = LearningSettings(epochs=1, batch_size=16)
+    summary = finetune(model, task, folder, data=corpora, settings=settings, progress=False).run.summary
+    return {"tuning": time.perf_counter() - start, "tuned": summary["test accuracy"]}
 
 
 if __name__ == "__main__":
