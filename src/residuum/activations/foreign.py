@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from residuum.corpus.files import MOST_GROWTH, unpacked_limit
 from residuum.errors import SettingError, StoreError
 
 ARROW = (".arrow", ".feather")
@@ -192,6 +193,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, list[Any]]]:
 
 def _read_npz(path: Path) -> Foreign:
     wanted = ("activations", "layers", "sentence", "word")
+    _check_unpacked(path)
     try:
         # opened here, because numpy leaves a file open that turns out to be no archive
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -212,6 +214,17 @@ def _read_npz(path: Path) -> Foreign:
 
     words = [[str(w) for w in word[start:stop]] for start, stop in bounds]
     return Foreign(list(words), layers.tolist(), activations.shape[2], stream)
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse an archive that unpacks beyond all measure; no more is read of a part than it says it has."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > unpacked_limit(path):
+        raise StoreError(
+            f"{path} unpacks to {size:,} bytes, more than {MOST_GROWTH} times its size; expected activations, which "
+            "never do. Write it unpacked (numpy.savez) if it is meant so."
+        )
 
 
 def _check_arrays(path: Path, activations: Any, layers: Any, sentence: Any, word: Any) -> None:

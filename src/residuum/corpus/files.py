@@ -26,7 +26,7 @@ def numbered_lines(path: Path) -> Iterator[Line]:
     """The lines of a file with their numbers from 1, without line ends and byte order mark."""
     number = position = 0
     with open_bytes(path) as stream:
-        limit = _unpacked_limit(path)
+        limit = unpacked_limit(path)
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
@@ -36,7 +36,7 @@ def numbered_lines(path: Path) -> Iterator[Line]:
             text = _decoded(line, path, position)
             position += len(line)
             if position > limit:
-                raise _too_large(path)
+                raise too_large(path)
             yield number, text.removesuffix("\n").removesuffix("\r")
 
 
@@ -72,10 +72,10 @@ def comment_values(comments: Iterable[str]) -> dict[str, str]:
 def whole_text(path: Path) -> str:
     """The whole text of a file."""
     with open_bytes(path) as stream:
-        limit = _unpacked_limit(path)
+        limit = unpacked_limit(path)
         data = stream.read(limit + 1)
     if len(data) > limit:
-        raise _too_large(path)
+        raise too_large(path)
     return _decoded(data, path, 0)
 
 
@@ -91,6 +91,19 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
+def unpacked_limit(path: Path) -> int:
+    """The bytes beyond which what a packed file unpacks to is not believed."""
+    return max(MOST_UNPACKED, MOST_GROWTH * path.stat().st_size)
+
+
+def too_large(path: Path) -> CorpusError:
+    """The error for a file that unpacks beyond that."""
+    return CorpusError(
+        f"{path} unpacks to more than {MOST_GROWTH} times its size; expected compressed text, which never does. "
+        "Unpack it yourself if it is meant so."
+    )
+
+
 def malformed(path: object, line: int, found: str, expected: str) -> CorpusError:
     """The error for a line that its format does not allow."""
     return CorpusError(f"{path}, line {line}: found {shortened(found)}; expected {expected}.")
@@ -100,17 +113,6 @@ def shortened(text: str) -> str:
     """The beginning and the end of what is too long to be read."""
     half = LONGEST_SHOWN // 2
     return text if len(text) <= LONGEST_SHOWN else f"{text[:half]} … {text[-half:]}"
-
-
-def _unpacked_limit(path: Path) -> int:
-    return max(MOST_UNPACKED, MOST_GROWTH * path.stat().st_size)
-
-
-def _too_large(path: Path) -> CorpusError:
-    return CorpusError(
-        f"{path} unpacks to more than {MOST_GROWTH} times its size; expected compressed text, which never does. "
-        "Unpack it yourself if it is meant so."
-    )
 
 
 def _unpacked(raw: io.BufferedReader) -> BinaryIO:

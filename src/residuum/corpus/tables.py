@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residuum.corpus.corpus import Corpus
-from residuum.corpus.files import malformed, numbered_lines, whole_text
+from residuum.corpus.files import malformed, numbered_lines, too_large, unpacked_limit, whole_text
 from residuum.corpus.options import Options
 from residuum.corpus.records import Table, corpus_of_table, known_text_columns
 from residuum.corpus.rows import Row
 from residuum.errors import CorpusError
 
 if TYPE_CHECKING:
-    from pyarrow import DataType
+    from pyarrow import Array, DataType, RecordBatch, Schema
     from pyarrow.parquet import ParquetFile
 
 Cells = tuple[int, list[str] | str]
@@ -60,14 +60,17 @@ def read_parquet(path: Path, options: Options) -> Corpus:
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path)
+        facts = parquet.read_metadata(path)
+        schema = facts.schema.to_arrow_schema()
+        # one text, said once in the file, may stand in thousands of rows: it is counted before it is repeated here
+        texts = [i for i in range(facts.num_columns) if facts.schema.column(i).physical_type == "BYTE_ARRAY"]
+        file = parquet.ParquetFile(path, metadata=facts, read_dictionary=texts)
     except (arrow.ArrowException, OSError) as error:
         raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
-    schema = file.schema_arrow
     table = Table(
         source=str(path),
         columns=schema.names,
-        rows=lambda columns: _parquet_rows(path, file, columns),
+        rows=lambda columns: _parquet_rows(path, file, schema, columns),
         lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
         floats=frozenset(f.name for f in schema if arrow.types.is_floating(f.type)),
     )
@@ -174,16 +177,46 @@ def _is_flat_list(kind: "DataType") -> bool:
     return (types.is_list(kind) or types.is_large_list(kind)) and not types.is_nested(kind.value_type)
 
 
-def _parquet_rows(path: Path, file: "ParquetFile", columns: list[str]) -> Iterator[Row]:
+def _parquet_rows(path: Path, file: "ParquetFile", schema: "Schema", columns: list[str]) -> Iterator[Row]:
     import pyarrow as arrow
 
     try:
-        batches = file.iter_batches(batch_size=1000, columns=columns)
-        values = (values for batch in batches for values in batch.to_pylist())
+        batches = _bounded(path, file.iter_batches(batch_size=1000, columns=columns))
+        values = (values for batch in batches for values in _plain(batch, schema).to_pylist())
         for number, record in enumerate(values, 1):
             yield Row(f"row {number}", record)
     except (arrow.ArrowException, OSError) as error:
         raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
+
+
+def _bounded(path: Path, batches: Iterator["RecordBatch"]) -> Iterator["RecordBatch"]:
+    """The batches, until they have grown beyond what the size of the file makes likely."""
+    unpacked = 0
+    for batch in batches:
+        batch.validate(full=True)
+        unpacked += sum(map(_filled_bytes, batch.columns))
+        if unpacked > unpacked_limit(path):
+            raise too_large(path)
+        yield batch
+
+
+def _filled_bytes(values: "Array") -> int:
+    """The bytes of values once every text that they share is repeated where it stands."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(values.type):
+        lengths = compute.call_function("binary_length", [values.dictionary]).take(values.indices)
+        return compute.call_function("sum", [lengths]).as_py() or 0
+    if types.is_struct(values.type):
+        return sum(map(_filled_bytes, values.flatten()))
+    return values.nbytes if not types.is_nested(values.type) else _filled_bytes(values.flatten())
+
+
+def _plain(batch: "RecordBatch", schema: "Schema") -> "RecordBatch":
+    """The batch with texts of its own in every row."""
+    import pyarrow as arrow
+
+    return batch.cast(arrow.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def _kind(value: object) -> str:
