@@ -20,37 +20,53 @@ from residuum.files import (
 )
 from residuum.schemas import conforming
 from residuum.tensor_files import read_tensors, write_tensors
-from residuum.training.optimisation import optimiser_state, restore_optimiser
+from residuum.training.optimisation import misplaced_state, optimiser_state, restore_optimiser
 from residuum.training.records import Progress
 
+VERSION = 1
 FOLDER = "checkpoints"
 WEIGHTS, OPTIMISER, PROGRESS, IDENTITY = "weights.safetensors", "optimiser.safetensors", "progress.json", "run.json"
+SCALER = "scaler.json"  # how losses are scaled in float16, where gradients would vanish otherwise
 _BEFORE = "Remove its folder to go on from the checkpoint before."
 
 
 def write_checkpoint(
-    out: Path, modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer, progress: Progress
+    out: Path,
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> None:
     """Write the checkpoint of a step, then remove those that are neither the last nor the best."""
     target = out / FOLDER / _name(progress.step)
     with whole_folder(target) as temporary:
         write_tensors(temporary / WEIGHTS, shared_once(modules))
         write_tensors(temporary / OPTIMISER, optimiser_state(optimiser))
-        write_json(temporary / PROGRESS, progress.as_json())
+        if scaler is not None:
+            write_json(temporary / SCALER, scaler.state_dict())
+        write_json(temporary / PROGRESS, {"version": VERSION, **progress.as_json()})
     kept = {_name(step) for step in (progress.step, progress.best_step) if step is not None}
     for folder in _checkpoints(out):
         if folder.name not in kept:
             remove_folder(folder)
 
 
-def resume(out: Path, modules: Mapping[str, nn.Module], optimiser: torch.optim.Optimizer) -> Progress:
+def resume(
+    out: Path,
+    modules: Mapping[str, nn.Module],
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler | None = None,
+) -> Progress:
     """Put modules and optimiser back to the last checkpoint; without one they stay as they are, at step 0."""
     folders = _checkpoints(out)
     if not folders:
         return Progress()
+    progress = _read_progress(folders[-1])
     _load_weights(folders[-1], modules)
-    restore_optimiser(optimiser, read_tensors(folders[-1] / OPTIMISER, "pt", remedy=_BEFORE))
-    return _read_progress(folders[-1])
+    _load_optimiser(folders[-1], optimiser)
+    if scaler is not None:
+        _load_scaler(folders[-1], scaler)
+    return progress
 
 
 def load_checkpoint(out: str | Path, modules: Mapping[str, nn.Module], *, best: bool = False) -> Progress:
@@ -112,9 +128,16 @@ def shared_once(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
 
 def _read_progress(folder: Path) -> Progress:
     path = folder / PROGRESS
-    progress = conforming(read_json(path), Progress, path, StoreError, _BEFORE)
+    raw = read_json(path)
+    if isinstance(raw, dict) and raw.get("version") != VERSION:
+        found = f"{path} has format version {str(raw.get('version'))[:20]}"
+        raise StoreError(f"{found}; this residuum reads version {VERSION}. Pass --fresh to start over.")
+    facts = {key: value for key, value in raw.items() if key != "version"} if isinstance(raw, dict) else raw
+    progress = conforming(facts, Progress, path, StoreError, _BEFORE)
     if progress.step < 0 or progress.tokens < 0 or (progress.best_step or 0) < 0:
         raise StoreError(f"{path} counts below zero. {_BEFORE}")
+    if any(len(sums) != 2 for sums in progress.pending.values()):
+        raise StoreError(f"{path} holds pending averages that are no pairs of a sum and a weight. {_BEFORE}")
     return progress
 
 
@@ -127,6 +150,25 @@ def _load_weights(folder: Path, modules: Mapping[str, nn.Module]) -> None:
     with torch.no_grad():
         for key, place in places.items():
             place.copy_(saved[key])
+
+
+def _load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
+    state = read_tensors(folder / OPTIMISER, "pt", remedy=_BEFORE)
+    if (misplaced := misplaced_state(optimiser, state)) is not None:
+        raise StoreError(
+            f"{folder / OPTIMISER} does not fit the parameters of this run: {misplaced[:80]!r} is missing, of another "
+            "shape or of none of them; pass --fresh to start over."
+        )
+    restore_optimiser(optimiser, state)
+
+
+def _load_scaler(folder: Path, scaler: torch.amp.GradScaler) -> None:
+    state, expected = read_json(folder / SCALER), scaler.state_dict()
+    if not isinstance(state, dict) or {k: type(v) for k, v in state.items()} != {
+        k: type(v) for k, v in expected.items()
+    }:
+        raise StoreError(f"{folder / SCALER} does not hold {', '.join(expected)}. {_BEFORE}")
+    scaler.load_state_dict(state)
 
 
 def _checkpoints(out: Path) -> list[Path]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+_STATE = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps of a parameter
+
+
 @dataclass(frozen=True, eq=False)
 class ParameterGroup:
     """Parameters that share a learning rate (times `rate`) and a weight decay (None: that of the settings)."""
@@ -122,6 +125,22 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
         for number, parameter in parameters.items()
         for name, value in optimiser.state.get(parameter, {}).items()
     }
+
+
+def misplaced_state(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> str | None:
+    """The first tensor that is missing, of another shape or of no parameter; None where a state of AdamW fits.
+
+    A parameter has all of its tensors or, where it never got a gradient, none.
+    """
+    begun = {key.partition(".")[0] for key in state}
+    expected = {
+        f"{number}.{name}": (torch.float32, ()) if name == "step" else (parameter.dtype, tuple(parameter.shape))
+        for number, parameter in _numbered(optimiser).items()
+        if str(number) in begun
+        for name in _STATE
+    }
+    found = {key: (value.dtype, tuple(value.shape)) for key, value in state.items()}
+    return min((key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)), default=None)
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
