@@ -118,8 +118,9 @@ def read_record(folder: Path) -> Record:
     if not (folder / RECORD).exists():
         raise StoreError(f"{folder} holds no {RECORD}; give the folder of a strategy that `residuum adapt` wrote.")
     record = read_json(folder / RECORD)
-    if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise StoreError(f"{folder / RECORD} is not of format version {VERSION}; run `residuum adapt` again.")
+    if (version := record.get("version") if isinstance(record, dict) else None) != VERSION:
+        found = f"{folder / RECORD} has format version {str(version)[:20]}"
+        raise StoreError(f"{found}; this residuum reads version {VERSION}. Run `residuum adapt` again.")
     return conforming(record, Record, folder / RECORD, StoreError, "Run `residuum adapt` again.")
 
 

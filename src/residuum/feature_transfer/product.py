@@ -79,8 +79,9 @@ def _description(folder: Path) -> _Description:
     if not path.exists():
         raise StoreError(f"{folder} holds no {DESCRIPTION}; expected a folder that `transfer` wrote.")
     raw = read_json(path)
-    if not isinstance(raw, dict) or raw.get("version") != VERSION:
-        raise StoreError(f"{path} is not of format version {VERSION}; run `transfer` again.")
+    if (version := raw.get("version") if isinstance(raw, dict) else None) != VERSION:
+        found = f"{path} has format version {str(version)[:20]}"
+        raise StoreError(f"{found}; this residuum reads version {VERSION}. Run `transfer` again.")
     return conforming(raw, _Description, path, StoreError, "Run `transfer` again.")
 
 
