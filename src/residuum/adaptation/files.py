@@ -10,7 +10,7 @@ from pathlib import Path
 from residuum.adaptation.corpora import TransferCorpora, complete_target
 from residuum.corpus import Corpus, read_corpus
 from residuum.corpus.detection import bare_name, is_of_split, may_be_text
-from residuum.corpus.files import first_lines
+from residuum.corpus.files import first_lines, whole_text
 from residuum.corpus.records import known_text_columns
 from residuum.errors import CorpusError, SettingError
 from residuum.tasks import Task, check_labels, named_task
@@ -95,7 +95,7 @@ def _read_pairs(path: Path) -> Corpus:
     corpus = read_corpus(path, text=text, pair=pair, label=label)
     beside = next(path.parent.glob(f"{_LABELS}.*"), None)
     if not corpus.sentence_labels and beside is not None:
-        corpus = replace(corpus, sentence_labels={"label": [*beside.read_text(encoding="utf-8").split()]})
+        corpus = replace(corpus, sentence_labels={"label": [*whole_text(beside).split()]})
     labels = {
         name: [_OTHER_NAMES.get(str(label), label) for label in values]
         for name, values in corpus.sentence_labels.items()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from residuum.errors import ModelError
+from residuum.files import read_json
 from residuum.studies.given_data import GivenData
 from residuum.studies.sample_data import SampleData
 from residuum.studies.scales import Scale
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from residuum.maths.probing import Recipe
     from residuum.models import Model
     from residuum.tuning import LearningSettings
+
+
+MOST_BLOCKS = 10_000
+"""Blocks beyond which a config is not believed."""
+
+_COPY = "Copy the model again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +95,29 @@ class Kit:
 
 def model_family(source: str | Path) -> str:
     """The architecture that a model's config names; empty where it is not at hand."""
-    config = Path(source) / "config.json"
-    return json.loads(config.read_text(encoding="utf-8")).get("model_type", "") if config.exists() else ""
+    family = _config(source).get("model_type", "")
+    if not isinstance(family, str):
+        raise ModelError(f"{source}/config.json has model_type {str(family)[:60]}; expected a name. {_COPY}")
+    return family
 
 
 def block_count(source: str | Path) -> int:
     """How many blocks a model has, by its config; 12 where it is not at hand."""
-    config = Path(source) / "config.json"
-    values = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-    return int(next((values[key] for key in ("num_hidden_layers", "n_layer", "n_layers") if key in values), 12))
+    values = _config(source)
+    key = next((key for key in ("num_hidden_layers", "n_layer", "n_layers") if key in values), None)
+    if key is None:
+        return 12
+    count = values[key]
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST_BLOCKS:
+        found = f"{source}/config.json has {key} {str(count)[:60]}"
+        raise ModelError(f"{found}; expected a whole number from 1 to {MOST_BLOCKS:,}. {_COPY}")
+    return count
+
+
+def _config(source: str | Path) -> dict[str, Any]:
+    """The config of a model's folder; empty where there is none, as for a name on the hub."""
+    path = Path(source) / "config.json"
+    values = read_json(path) if path.exists() else {}
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} holds a {type(values).__name__}; expected settings by name. {_COPY}")
+    return values
