@@ -3,10 +3,13 @@
 from itertools import cycle, islice
 
 import fsspec
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from residuum import compare, extract, load_model, open_store
 from residuum.activations.correlation import neuron_moments
+from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
 from residuum.remote import is_address, local_path
@@ -85,6 +88,34 @@ def test_what_is_not_there_is_said():
         open_store("memory://bucket/none")
     with pytest.raises(SettingError, match="nonsense://a cannot be opened .*install what reads nonsense://"):
         open_store("nonsense://a")
+
+
+class NoCredentialsError(Exception):
+    """As clients of object stores have them: of no kind that Python knows."""
+
+
+def test_whatever_the_client_of_a_store_raises_is_said_in_one_line(monkeypatch):
+    def refuse(*_, **__):
+        raise NoCredentialsError("Unable to locate\ncredentials")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "get_file", refuse)
+    with pytest.raises(StoreError, match=r"cannot be reached \(NoCredentialsError: Unable to locate credentials\)\.$"):
+        open_store("memory://bucket/acts")
+
+
+def test_a_disk_that_refuses_the_copy_is_not_taken_for_a_store_that_cannot_be_reached(stores, cache, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "get_file", refuse)
+    with pytest.raises(StoreError, match="No permission to write"):
+        open_store("memory://bucket/acts")
+
+
+def test_a_store_behind_an_address_is_exported(stores, tmp_path):
+    result = CliRunner().invoke(app, ["export", "memory://bucket/acts", str(tmp_path / "acts.npz")])
+    assert result.exit_code == 0, result.output
+    assert len(np.load(tmp_path / "acts.npz")["word"]) == stores[1].n_rows
 
 
 def test_a_file_address_is_a_path(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from residuum.errors import SettingError, StoreError
+from residuum.errors import ResiduumError, SettingError, StoreError
 from residuum.files import checksum, whole_file
 
 
@@ -73,9 +73,12 @@ def _clear_errors(address: str) -> Iterator[None]:
     scheme = address.partition("://")[0]
     try:
         yield
+    except ResiduumError:
+        raise
     except (ImportError, ValueError) as error:
         raise SettingError(f"{address} cannot be opened ({error}); install what reads {scheme}://.") from None
     except FileNotFoundError as error:
         raise StoreError(f"{address} has no such file ({error}).") from None
-    except (OSError, RuntimeError) as error:
-        raise StoreError(f"{address} cannot be reached ({error}).") from None
+    except Exception as error:  # clients of object stores have errors of their own, such as missing credentials
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise StoreError(f"{address} cannot be reached ({reason}).") from None

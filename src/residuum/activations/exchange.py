@@ -16,6 +16,7 @@ from residuum.activations.store import ActivationStore, StoreWriter, words_finge
 from residuum.environment import environment
 from residuum.errors import SettingError, StoreError
 from residuum.files import checksum, whole_file
+from residuum.remote import local_path
 
 if TYPE_CHECKING:
     from residuum.corpus import Corpus
@@ -45,7 +46,10 @@ def import_activations(
 
 def export_activations(store: ActivationStore, target: str | Path) -> Path:
     """Write a store as NeuroX `.hdf5` or `.json`, as `.npz` or as an Arrow file, by the target's suffix."""
-    target = Path(target)
+    here = local_path(target)
+    if here is None:
+        raise SettingError(f"{target} is an address; expected a file on this machine, which can be copied there.")
+    target = here
     if store.unit != "word":
         raise SettingError(f"{store.path} has a row per {store.unit}; only words can be exported.")
     writers = {
