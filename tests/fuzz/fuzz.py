@@ -24,7 +24,8 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz_targets import Target, all_targets
+from fuzz_targets import all_targets
+from target_kinds import GivenUp, Target
 
 from residuum.errors import ResiduumError
 
@@ -39,12 +40,13 @@ class Tally:
 
     inputs: int = 0
     refused: int = 0
+    given_up: int = 0  # a library that is not ours hung or died, as the page on security says it may
     seconds: float = 0.0
     faults: dict[str, bytes] = field(default_factory=dict)  # the place of the fault → the input that first led there
 
 
-class TooSlow(Exception):
-    """An input took longer than any tiny input may."""
+class TooSlow(BaseException):
+    """An input took longer than any tiny input may; nothing that catches errors may take it for one."""
 
 
 def fuzz(target: Target, random: Random, seconds: float, tally: Tally) -> None:
@@ -54,12 +56,14 @@ def fuzz(target: Target, random: Random, seconds: float, tally: Tally) -> None:
         data = random.choice(target.mutations)(random, target.seed, target.words)
         tally.inputs += 1
         try:
-            with _bounded():
+            with bounded():
                 target.read(data)
         except ResiduumError:
             tally.refused += 1
-        except Exception as error:  # whatever else comes out is what is looked for
-            tally.faults.setdefault(_place(error), data)
+        except GivenUp:
+            tally.given_up += 1
+        except (Exception, TooSlow) as error:  # whatever else comes out is what is looked for
+            tally.faults.setdefault(place(error), data)
     tally.seconds += time.process_time() - started
 
 
@@ -68,8 +72,8 @@ def main() -> int:
     options = _options()
     faulthandler.enable()
     warnings.simplefilter("error")
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
-    with tempfile.TemporaryDirectory(prefix="residuum-fuzz-", dir=_fast_disk()) as folder:
+    limit_memory()
+    with tempfile.TemporaryDirectory(prefix="residuum-fuzz-", dir=fast_disk()) as folder:
         targets = [t for t in all_targets(Path(folder)) if not options.only or options.only in t.name]
         for target in targets:
             target.read(target.seed)
@@ -80,7 +84,7 @@ def main() -> int:
                 for target in targets:
                     if time.monotonic() < deadline:
                         fuzz(target, random, TURN, tallies[target.name])
-    return _say(tallies, Path(options.keep))
+    return say(tallies, Path(options.keep))
 
 
 def _options() -> argparse.Namespace:
@@ -93,13 +97,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _fast_disk() -> str | None:
+def limit_memory() -> None:
+    """From now on this process may not have more memory than any tiny input can need."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
+
+
+def fast_disk() -> str | None:
     """Memory, where the system has a file system in it; else wherever temporary files go."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @contextmanager
-def _bounded() -> Iterator[None]:
+def bounded() -> Iterator[None]:
+    """Give up what takes longer than LONGEST seconds of the processor."""
+
     def stop(number: int, frame: object) -> None:
         raise TooSlow(f"took more than {LONGEST} s")
 
@@ -111,7 +122,7 @@ def _bounded() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _place(error: BaseException) -> str:
+def place(error: BaseException) -> str:
     """Where an error came from: its kind and the last line of the package that it passed."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "residuum" in frame.filename and "/tests/" not in frame.filename]
@@ -119,10 +130,12 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} at {where}: {str(error)[:150]!r}"
 
 
-def _say(tallies: dict[str, Tally], keep: Path) -> int:
+def say(tallies: dict[str, Tally], keep: Path) -> int:
+    """Print the tallies, keep the faulty inputs, and give the status to end with."""
     for name, tally in tallies.items():
         each = 1e6 * tally.seconds / max(tally.inputs, 1)
         print(f"{name:28} {tally.inputs:>9,} inputs {tally.refused:>9,} refused {each:>7.0f} µs each", end="")
+        print(f"  {tally.given_up:,} given up by the library" if tally.given_up else "", end="")
         print(f"  {len(tally.faults)} FAULTS" if tally.faults else "")
     faults = [(name, *fault) for name, tally in tallies.items() for fault in tally.faults.items()]
     for number, (name, place, data) in enumerate(faults):
@@ -130,7 +143,10 @@ def _say(tallies: dict[str, Tally], keep: Path) -> int:
         (keep / f"{number}-{name.replace(' ', '-')}").write_bytes(data)
         print(f"{number}: {name}: {place}\n    {data[:100]!r}")
     total = sum(tally.inputs for tally in tallies.values())
-    print(f"{total:,} inputs, {len(faults)} faults" + (f"; the inputs are in {keep}" if faults else ""))
+    print(
+        f"{total:,} inputs of {len(tallies)} readers, {len(faults)} faults"
+        + (f"; the inputs are in {keep}" if faults else "")
+    )
     return bool(faults)
 
 

@@ -6,30 +6,27 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
-from mutations import Mutation, changed_header, changed_json, changed_json_lines, damaged, generated
+from fuzz_model_targets import model_targets
+from mutations import Mutation, changed_header, changed_json, changed_json_lines, changed_unmarked, damaged, generated
+from target_kinds import Target, alone, among_others, in_a_child
 
 from made_stores import known_data
 from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.store import ActivationStore, shard_path
-from residuum.adaptation.changes import FILE as CHANGE
-from residuum.adaptation.changes import Change, read_change, save_change
-from residuum.adaptation.folders import RECORD, read_record
+from residuum.adaptation.files import read_transfer
 from residuum.corpus import read_corpus, read_parallel
 from residuum.corpus.streams import text_lines
 from residuum.distillation.settings import read_settings
 from residuum.evaluation.pairs import read_pairs
-from residuum.feature_transfer.product import DESCRIPTION, TENSORS, read_classifier
 from residuum.files import checksum
 from residuum.pretraining.config import read_config
 from residuum.results import Run, finished_run, write_run
-from residuum.training.checkpoints import load_checkpoint, open_run, write_checkpoint
-from residuum.training.records import Progress
+from residuum.tasks import read_task
 
 CONLLU = (
     "# sent_id = s1\n# text = Im Haus ist es.\n1-2\tIm\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -60,18 +57,9 @@ layer_map: [1, 2]
 optimiser: {steps: 3, learning_rate: 0.001}
 evaluation: {every: 2, pairs: {de-en: [x, y]}}
 """
+PAIRS = "".join(f"premise {i}\tit says {i}\t{('entailment', 'neutral', 'contradiction')[i % 3]}\n" for i in range(6))
+LABELS = "neutral\nentailment\ncontradiction\n"
 LINES = "The fox reads.\nIt does not.\n\nà ñ 日本\n"
-
-
-@dataclass(frozen=True)
-class Target:
-    """A reader: a valid input, the words that its format is made of, and the ways to spoil the input."""
-
-    name: str
-    seed: bytes
-    read: Callable[[bytes], object]
-    words: tuple[bytes, ...] = ()
-    mutations: tuple[Mutation, ...] = (damaged, damaged, generated)
 
 
 def all_targets(folder: Path) -> list[Target]:
@@ -82,8 +70,8 @@ def all_targets(folder: Path) -> list[Target]:
         *_stores(folder / "stores"),
         *_foreign(folder / "foreign"),
         *_runs(folder / "runs"),
-        *_products(folder / "products"),
-        *_checkpoints(folder / "training"),
+        *_tasks(folder / "tasks"),
+        *model_targets(folder / "models"),
     ]
 
 
@@ -110,8 +98,8 @@ def _corpora(folder: Path) -> list[Target]:
         _corpus(folder, "lines", gzip.compress(LINES.encode() * 9, mtime=0), (), name="gzip", mutations=(damaged,)),
         _corpus(folder, "lines", lzma.compress(LINES.encode() * 9), (), name="xz", mutations=(damaged,)),
         _corpus(folder, "parquet", pq.read_bytes(), (), mutations=(damaged,), written=False),
-        _file(folder / "raw.txt", LINES.encode(), lambda path: list(text_lines(path)), "raw lines"),
-        _file(folder / "pairs.tsv", TSV.encode(), _read_twice, "pairs"),
+        alone(folder / "raw.txt", LINES.encode(), lambda path: list(text_lines(path)), "raw lines"),
+        alone(folder / "pairs.tsv", TSV.encode(), _read_twice, "pairs"),
     ]
 
 
@@ -158,8 +146,8 @@ def _settings(folder: Path) -> list[Target]:
         b"[",
     )
     return [
-        _file(folder / "pretrain.yaml", PRETRAIN.encode(), read_config, "pretrain settings", words),
-        _file(folder / "distill.yaml", DISTILL.encode(), read_settings, "distill settings", words),
+        alone(folder / "pretrain.yaml", PRETRAIN.encode(), read_config, "pretrain settings", words),
+        alone(folder / "distill.yaml", DISTILL.encode(), read_settings, "distill settings", words),
         _as_json(folder / "pretrain.json", read_config, "pretrain settings, changed", PRETRAIN),
         _as_json(folder / "distill.json", read_settings, "distill settings, changed", DISTILL),
     ]
@@ -169,7 +157,7 @@ def _as_json(path: Path, read: Callable[[Path], object], name: str, settings: st
     """Settings changed value by value; JSON is YAML too."""
     import yaml
 
-    return replace(_file(path, json.dumps(yaml.safe_load(settings)).encode(), read, name), mutations=(changed_json,))
+    return replace(alone(path, json.dumps(yaml.safe_load(settings)).encode(), read, name), mutations=(changed_json,))
 
 
 def _stores(folder: Path) -> list[Target]:
@@ -187,9 +175,9 @@ def _stores(folder: Path) -> list[Target]:
 
     manifest, words = store.path / "manifest.json", store.path / "words.jsonl"
     return [
-        _restored(manifest, read_manifest, "manifest", mutations=(damaged, changed_json, changed_json)),
-        _restored(words, read_manifest, "words of a store", mutations=(damaged, changed_json_lines)),
-        _restored(shard, read_shard, "shard", mutations=(damaged, changed_header, changed_header)),
+        among_others(manifest, read_manifest, "manifest", mutations=(damaged, changed_json, changed_json)),
+        among_others(words, read_manifest, "words of a store", mutations=(damaged, changed_json_lines)),
+        among_others(shard, read_shard, "shard", mutations=(damaged, changed_header, changed_header)),
     ]
 
 
@@ -202,14 +190,15 @@ def _read_all(store: ActivationStore) -> None:
 
 def _foreign(folder: Path) -> list[Target]:
     store = known_data(n_sentences=2).store(folder / "acts")
-    # not HDF5: its C library never returns from some damaged files, so only trusted ones may be imported (see the docs)
-    kinds = {".json": (damaged, changed_json_lines), ".npz": (damaged,), ".arrow": (damaged,)}
+    kinds = {".json": (damaged, changed_json_lines), ".npz": (damaged,), ".arrow": (damaged,), ".hdf5": (damaged,)}
     targets = []
     for suffix, mutations in kinds.items():
         path = export_activations(store, folder / f"activations{suffix}")
         out = folder / f"out{suffix}"
         reading = lambda p, out=out: import_activations(p, out, fresh=True)  # noqa: E731 - one reader a suffix
-        targets.append(_restored(path, reading, f"activations {suffix}", mutations=mutations))
+        # the C library of HDF5 never returns from some damaged files, so only trusted ones may be imported
+        own = in_a_child(reading) if suffix == ".hdf5" else reading
+        targets.append(among_others(path, own, f"activations {suffix}", mutations=mutations))
     return targets
 
 
@@ -224,83 +213,36 @@ def _runs(folder: Path) -> list[Target]:
 
     in_json = (damaged, changed_json, changed_json)
     return [
-        _restored(folder / "result.json", read, "result", mutations=in_json),
-        _restored(folder / "environment.json", read, "environment", mutations=in_json),
-        _restored(folder / "config.yaml", read, "config of a run"),
-        _restored(folder / "similarity.parquet", read, "table", mutations=(damaged,)),
-        _restored(folder / "tensors.safetensors", read, "tensors", mutations=(damaged, changed_header)),
+        among_others(folder / "result.json", read, "result", mutations=in_json),
+        among_others(folder / "environment.json", read, "environment", mutations=in_json),
+        among_others(folder / "config.yaml", read, "config of a run"),
+        among_others(folder / "similarity.parquet", read, "table", mutations=(damaged,)),
+        among_others(
+            folder / "tensors.safetensors", read, "tensors", mutations=(damaged, changed_header, changed_unmarked)
+        ),
     ]
 
 
-def _products(folder: Path) -> list[Target]:
-    from safetensors.numpy import save_file
-
-    folder.mkdir()
-    layers, indices = np.array([0, 0, 1]), np.array([0, 2, 1])
-    save_file(
-        {"weight": np.ones((2, 3), np.float32), "bias": np.ones(2, np.float32), "layers": layers, "indices": indices},
-        folder / TENSORS,
-    )
-    description = {"version": 1, "task": "upos", "labels": ["a", "b"], "unit": "word", "pooling": "last"}
-    description |= {"position": "auto", "pairs": False, "layer": 1, "neurons": 3}
-    (folder / DESCRIPTION).write_text(json.dumps(description))
-    record = {"version": 1, "strategy": "full", "task": "sentence", "kind": "classification", "classes": ["a", "b"]}
-    record |= {"targets": {"en": "x"}, "keep": None, "max_length": 32}
-    (folder / RECORD).write_text(json.dumps(record))
-    save_change(folder, Change(values={"w": torch.ones(2, 2)}))
-    read = lambda path: read_classifier(path.parent)  # noqa: E731 - the same for two files
+def _tasks(folder: Path) -> list[Target]:
+    """Data of a task in parts, and of one that is carried from language to language."""
+    rows = [f"{number} says\t{number} says not\t{number % 2}\n" for number in range(8)]
+    table = "sentence1\tsentence2\tlabel\n" + "".join(rows)
+    files = {
+        "rte/train.tsv": table,
+        "rte/dev.tsv": table,
+        "xnli/train-en.tsv": PAIRS,
+        "xnli/dev-en.tsv": PAIRS.replace("premise", "dev"),
+        "xnli/dev-tr.tsv": PAIRS.replace("premise", "tr"),
+        "xnli/test-tr.tsv": "test 1\tit says\ntest 2\tit says\ntest 3\tit says\n",
+        "xnli/test_labels.txt": LABELS,
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    read = lambda path: read_transfer("xnli", path.parent, ["tr"])  # noqa: E731 - the same for three files
     return [
-        _restored(folder / DESCRIPTION, read, "classifier", mutations=(damaged, changed_json, changed_json)),
-        _restored(folder / TENSORS, read, "classifier's tensors", mutations=(damaged, changed_header, changed_header)),
-        _restored(folder / RECORD, lambda p: read_record(p.parent), "adaptation", mutations=(damaged, changed_json)),
-        _restored(folder / CHANGE, lambda p: read_change(p.parent), "change", mutations=(damaged, changed_header)),
+        among_others(folder / "rte/train.tsv", lambda path: read_task("rte", path.parent), "part of a task"),
+        among_others(folder / "xnli/train-en.tsv", read, "source of a transfer"),
+        among_others(folder / "xnli/test-tr.tsv", read, "target of a transfer"),
+        among_others(folder / "xnli/test_labels.txt", read, "labels of a transfer"),
     ]
-
-
-def _checkpoints(folder: Path) -> list[Target]:
-    module = torch.nn.Linear(2, 2)
-    optimiser = torch.optim.AdamW(module.parameters())
-    module(torch.ones(1, 2)).sum().backward()
-    optimiser.step()
-    open_run(folder, {"seed": 0})
-    row = {"step": 1.0, "loss": 0.5}
-    write_checkpoint(folder, {"m": module}, optimiser, Progress(1, 10, 0.5, [row], [row], {"loss": [1.0, 1.0]}, 1, 0.5))
-    place = folder / "checkpoints"
-    last = place / "step-000000001"
-    load = lambda path: load_checkpoint(folder, {"m": module})  # noqa: E731 - the same for two files
-    in_json = (damaged, changed_json, changed_json)
-    return [
-        _restored(last / "progress.json", load, "progress", mutations=in_json),
-        _restored(last / "weights.safetensors", load, "weights", mutations=(damaged, changed_header)),
-        _restored(place / "run.json", lambda p: open_run(folder, {"seed": 0}), "identity of a run", mutations=in_json),
-    ]
-
-
-def _file(path: Path, seed: bytes, read: Callable[[Path], object], name: str, words: tuple[bytes, ...] = ()) -> Target:
-    """A reader of one file that stands alone."""
-
-    def read_bytes(data: bytes) -> None:
-        path.write_bytes(data)
-        read(path)
-
-    return Target(name, seed, read_bytes, words)
-
-
-def _restored(
-    path: Path,
-    read: Callable[[Path], object],
-    name: str,
-    *,
-    mutations: tuple[Mutation, ...] = (damaged, damaged, generated),
-) -> Target:
-    """A reader of one file among others, which are valid; the file is valid again after every input."""
-    seed = path.read_bytes()
-
-    def read_bytes(data: bytes) -> None:
-        path.write_bytes(data)
-        try:
-            read(path)
-        finally:
-            path.write_bytes(seed)
-
-    return Target(name, seed, read_bytes, (), mutations)

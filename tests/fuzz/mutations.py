@@ -63,6 +63,14 @@ def changed_header(random: Random, seed: bytes, words: Sequence[bytes]) -> bytes
     return len(header).to_bytes(8, "little") + header + body
 
 
+def changed_unmarked(random: Random, seed: bytes, words: Sequence[bytes]) -> bytes:
+    """Such a file without its checksum, as who means harm would write it."""
+    size = int.from_bytes(seed[:8], "little")
+    tensors = {name: facts for name, facts in json.loads(seed[8 : 8 + size]).items() if name != "__metadata__"}
+    header = json.dumps(tensors).encode()
+    return changed_header(random, len(header).to_bytes(8, "little") + header + seed[8 + size :], words)
+
+
 def _changed(random: Random, value: Any) -> Any:
     """The value with one place in it changed; deep places are as likely as shallow ones."""
     if isinstance(value, dict) and value and random.random() < 0.9:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from random import Random
 
 import pytest
-from fuzz_targets import Target, all_targets
+from fuzz_targets import all_targets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import changed_header, changed_json, damaged
+from target_kinds import GivenUp, Target, in_a_child
 
 from fuzz import Tally, fuzz
 from residuum.corpus import FORMATS, read_corpus
-from residuum.errors import CorpusError, StoreError
+from residuum.errors import CorpusError, ResiduumError, StoreError
 from residuum.results import finished_run
 
 JSON = st.recursive(
@@ -30,7 +34,7 @@ def targets(tmp_path_factory):
 
 
 def test_every_reader_reads_its_valid_input(targets):
-    assert len(targets) > 30
+    assert len(targets) > 45
     for target in targets:
         target.read(target.seed)
 
@@ -54,6 +58,28 @@ def test_the_fuzzer_sees_a_fault_and_keeps_its_input():
     (place,) = tally.faults
     assert place.startswith("KeyError")
     assert b"9" in tally.faults[place]
+
+
+def test_a_reader_in_a_process_of_its_own_raises_here_what_it_raised_there(tmp_path):
+    def fail(path):
+        raise KeyError(path.name)
+
+    def refuse(path):
+        raise StoreError("no such thing")
+
+    with pytest.raises(RuntimeError, match="KeyError: 'x.h5'"):
+        in_a_child(fail)(tmp_path / "x.h5")
+    with pytest.raises(ResiduumError, match="no such thing"):
+        in_a_child(refuse)(tmp_path / "x.h5")
+
+
+@pytest.mark.parametrize(
+    "end", [lambda _: os.kill(os.getpid(), signal.SIGKILL), lambda _: time.sleep(60)], ids=["dies", "hangs"]
+)
+def test_a_library_that_dies_or_hangs_takes_only_its_own_process_with_it(tmp_path, monkeypatch, end):
+    monkeypatch.setattr("target_kinds.PATIENCE", 0.2)
+    with pytest.raises(GivenUp):
+        in_a_child(end)(tmp_path / "x.h5")
 
 
 @pytest.mark.parametrize("mutation", [damaged, changed_json, changed_header])

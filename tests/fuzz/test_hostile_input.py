@@ -234,8 +234,11 @@ def test_progress_of_a_training_that_lies_is_refused(tmp_path):
     write_checkpoint(tmp_path, {"m": module}, torch.optim.AdamW(module.parameters()), Progress(step=1))
     path = tmp_path / "checkpoints" / "step-000000001" / "progress.json"
     for value, said in (
-        ({"step": "one"}, "step: found 'one'"),
-        ({"steps": 1}, "'steps' is not known"),
+        ({"version": 1, "step": "one"}, "step: found 'one'"),
+        ({"version": 1, "steps": 1}, "'steps' is not known"),
+        ({"version": 1, "pending": {"loss": [1.0]}}, "no pairs of a sum and a weight"),
+        ({"version": 7, "step": 1}, "has format version 7; this residuum reads version 1"),
+        ({"step": 1}, "has format version None; this residuum reads version 1"),
         ([], "list of 0"),
     ):
         path.write_text(json.dumps(value))
