@@ -40,6 +40,7 @@ class Examples:
     rows: Int[np.ndarray, " example"]
     labels: tuple[str, ...] | Float[np.ndarray, " example"]
     n_unlabelled: int = 0
+    among: Int[np.ndarray, " sentence"] | None = None  # the sentences that they are taken from; None: all of the store
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -65,6 +66,13 @@ class Examples:
         return self.store.row_words[self.rows, 0]
 
     @property
+    def with_unlabelled(self) -> Examples:
+        """All rows of the same sentences, whether they have a label or not, without labels."""
+        places = self.store.row_words[:, 0]
+        inside = np.ones(len(places), bool) if self.among is None else np.isin(places, self.among)
+        return Examples(self.store, np.flatnonzero(inside), (), among=self.among)
+
+    @property
     def label_fingerprint(self) -> str:
         """A hash of the rows and their labels."""
         return xxhash.xxh3_64_hexdigest(json.dumps([self.rows.tolist(), list(self.labels)]).encode())
@@ -76,15 +84,13 @@ class Examples:
 
     def features(self, max_memory: int = MEMORY, neurons: Int[np.ndarray, " neuron"] | None = None) -> Features:
         """Examples × neurons of all layers: an array where it fits `max_memory` bytes, else shards read in windows."""
-        width = self.layout.n_neurons if neurons is None else len(neurons)
-        loaders, lengths = [], []
-        for shard, rows in self._rows_by_shard():
-            loaders.append(partial(_load, self.store, shard, rows, neurons))
-            lengths.append(len(rows))
-        window = max(max_memory // (4 * width), 1)
-        if len(self) <= window:
-            return _filled(loaders, lengths, width)
-        return ShardedFeatures(tuple(loaders), tuple(lengths), width, window)
+        shards = self._shards(max_memory, neurons)
+        return _filled(shards) if len(self) <= shards.window else shards
+
+    def outline(self, max_memory: int = MEMORY) -> Features:
+        """What `features` would give, in shape and kind, without reading it: an array has no memory and only zeros."""
+        shards = self._shards(max_memory, None)
+        return np.broadcast_to(np.float32(0), shards.shape) if len(self) <= shards.window else shards
 
     def select(self, sentences: Sequence[int]) -> Examples:
         """The examples of some sentences, and how many of their rows have no label."""
@@ -97,7 +103,13 @@ class Examples:
             else tuple(self.labels[i] for i in chosen.tolist())
         )
         n_rows = int(self.store.lengths[list(sentences)].sum())
-        return Examples(self.store, self.rows[chosen], labels, n_unlabelled=n_rows - len(chosen))
+        return Examples(self.store, self.rows[chosen], labels, n_rows - len(chosen), np.unique(sentences))
+
+    def _shards(self, max_memory: int, neurons: Int[np.ndarray, " neuron"] | None) -> ShardedFeatures:
+        width = self.layout.n_neurons if neurons is None else len(neurons)
+        parts = self._rows_by_shard()
+        loaders = tuple(partial(_load, self.store, shard, rows, neurons) for shard, rows in parts)
+        return ShardedFeatures(loaders, tuple(len(rows) for _, rows in parts), width, max(max_memory // (4 * width), 1))
 
     def _rows_by_shard(self) -> list[tuple[int, Int[np.ndarray, " row"]]]:
         starts = np.cumsum([0, *(shard.rows for shard in self.store.manifest.shards)])
@@ -198,7 +210,7 @@ def labelled_splits(
     if isinstance(data, str | os.PathLike | Corpus):
         data = read_task(task, data, dev=dev, test=test, seed=seed, **reading)
     if isinstance(data, TaskCorpora):
-        data = replace(data, **{part: candidate_pairs(corpus) for part, corpus in data.items()})
+        data = data.as_pairs()
     if isinstance(found, Mapping):
         return _of_stores({part: _with_layers(store, layers) for part, store in found.items()}, data, task)
     if activations is None:
@@ -206,6 +218,20 @@ def labelled_splits(
     if not isinstance(data, TaskCorpora):
         raise SettingError(f"{found} is a model; give it a corpus to read, not labels alone.")
     return _of_model(found, data, task, Path(activations), device, {"layers": layers, **extraction})
+
+
+def check_classes(train: Examples, dev: Examples, test: Examples) -> None:
+    """Raise an error where the classes are so many that none can be learnt; numbers have none."""
+    if isinstance(train.labels, np.ndarray):
+        return
+    seen = set(train.labels)
+    every = seen.union(*(part.labels for part in (dev, test) if not isinstance(part.labels, np.ndarray)))
+    if len(seen) == len(train) > 1 or len(train) < len(every):
+        raise DataError(
+            f"Found {len(train)} training examples of {len(seen)} classes, and {len(every)} classes in all parts; "
+            "expected classes that recur, and at least one example for each. Give more examples, merge rare classes, "
+            "or give what is to be predicted as a number with a decimal point."
+        )
 
 
 def whole_store(
@@ -307,6 +333,7 @@ def _of_stores(stores: Mapping[str, ActivationStore], data: Any, task: Task) -> 
         raise DataError(
             "The stores of train, dev and test hold different layers; extract the same from the same model."
         )
+    check_classes(**parts)
     return Splits(task, **parts, notes=data.notes if isinstance(data, TaskCorpora) else ())
 
 
@@ -320,6 +347,7 @@ def _of_one_store(store: ActivationStore, data: Any, task: Task, seed: int, read
     task = _of_unit(task, store, data)
     whole = examples(store, labels_of(data, task) if isinstance(data, Corpus) else data)
     parts = [whole.select(part) for part in split_indices(len(store.sentences), SHARES, seed)]
+    check_classes(*parts)
     shares = ", ".join(f"{share:.0%}" for share in SHARES)
     return Splits(task, *parts, notes=(f"the sentences were cut into {shares} by seed {seed}",))
 
@@ -361,11 +389,11 @@ def _load(
     return joined if neurons is None else joined[:, neurons]
 
 
-def _filled(loaders: list[Any], lengths: list[int], width: int) -> Float[np.ndarray, "word neuron"]:
+def _filled(shards: ShardedFeatures) -> Float[np.ndarray, "word neuron"]:
     """One array, filled shard by shard, so that the data is never there twice."""
-    array = np.empty((sum(lengths), width), np.float32)
+    array = np.empty(shards.shape, np.float32)
     end = 0
-    for load, length in zip(loaders, lengths, strict=True):
+    for load, length in zip(shards.loaders, shards.lengths, strict=True):
         start, end = end, end + length
         array[start:end] = load()
     return array

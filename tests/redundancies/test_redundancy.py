@@ -80,6 +80,16 @@ def test_layers_are_compared_from_the_same_pass(labelled, general):
     assert cka[0, 1] == pytest.approx(similarity(a, b, "cka"), abs=1e-6)
 
 
+def test_a_layer_s_mean_likeness_is_that_to_the_other_layers(labelled, tmp_path):
+    sentences, layers, _ = planted(30)
+    third = np.concatenate([layers, layers[:, :1] ** 2], axis=1)
+    found = redundancy(made_store(tmp_path / "three", sentences, third), progress=False)
+    cka = found.similarity.set_index(["layer_a", "layer_b"])["value"]
+    assert found.layers["mean cka"].tolist()[0] == pytest.approx((cka[0, 1] + cka[0, 2]) / 2)
+    alone = redundancy(labelled[0], layers="1", progress=False)
+    assert alone.layers["mean cka"].isna().all()
+
+
 def test_survivors_and_windows_count_every_cluster_once(general):
     left = general.frame.set_index("threshold")["neurons"]
     kept = general.survivors.groupby("threshold")[["random", "medoid", "first"]].sum()
@@ -100,6 +110,48 @@ def test_two_layers_hold_the_planted_cluster(general):
 def test_other_methods_are_asked_where_told(general):
     assert general.run.tables["agreement"]["method"].tolist() == ["k-means", "DBSCAN"]
     assert general.run.tables["agreement"]["agreement"].tolist() == [1.0, 1.0]
+
+
+def test_the_partitions_of_other_methods_stand_beside_each_neuron(general):
+    neurons = general.neurons.set_index("neuron")
+    for method in ("k-means", "DBSCAN"):
+        assert neurons.loc[["0:0", "0:1", "1:0"], f"{method} 0.3"].nunique() == 1
+        assert neurons[f"{method} 0.3"].nunique() == neurons["cluster 0.3"].nunique()
+    assert "k-means 0.1" not in neurons
+
+
+@pytest.mark.parametrize(("clusters", "name"), [("kmeans", "k-means"), ("dbscan", "DBSCAN")])
+def test_another_method_s_clusters_can_be_the_ones_that_are_used(clusters, name, labelled):
+    from residuum.activations.correlation import cluster_store
+    from residuum.maths.partitions import dbscan_partition, kmeans_partition
+
+    store, _ = labelled
+    found = redundancy(store, thresholds=(0.2, 0.97), clusters=clusters, focus=0.97, progress=False)
+    tree = cluster_store(store)
+    n_clusters = int(tree.labels(0.97).max()) + 1
+    own = dbscan_partition(tree, 0.97) if clusters == "dbscan" else kmeans_partition(tree, n_clusters)
+    assert found.neurons["cluster 0.97"].tolist() == own.tolist()
+    assert found.neurons["average linkage 0.97"].tolist() == tree.labels(0.97).tolist() != own.tolist()
+    left = found.frame.set_index("threshold")["neurons"]
+    assert left[0.97] == len(set(own)) == len(found.representatives(0.97))
+    assert found.survivors.groupby("threshold")["medoid"].sum()[0.97] == left[0.97]
+    agreement = found.run.tables["agreement"]
+    assert agreement["threshold"].tolist() == [0.2, 0.97]
+    assert set(agreement["method"]) == {name}
+    assert agreement["agreement"].iloc[1] < 1
+
+
+def test_the_ends_of_the_thresholds_keep_all_neurons_and_one(labelled):
+    found = redundancy(labelled[0], thresholds=(0, 0.3, 1), focus=0, progress=False)
+    assert found.frame["threshold"].tolist() == [0, 0.3, 1]
+    assert found.frame["neurons"].tolist()[0] == 16
+    assert found.frame["neurons"].tolist()[-1] == 1
+    assert len(found.representatives(0)) == 16
+    assert len(found.representatives(1)) == 1
+    assert found.pictures.empty
+    whole = redundancy(labelled[0], thresholds=(0,), progress=False)
+    assert whole.frame["neurons"].tolist() == [16]
+    assert "What does" in whole._repr_html_()
 
 
 def test_pictures_show_the_words_activations_of_a_cluster(labelled, general):
@@ -146,6 +198,51 @@ def test_dropping_copies_costs_nothing_and_the_minimal_set_finds_the_two_neurons
     order = tasked.selected[tasked.selected["set"] == "minimal set"]["neuron"].tolist()
     assert set(order[:2]) == {"0:2", "1:1"}
     assert rows.loc["minimal set", "neurons"] == len(order)
+
+
+def test_layers_and_minimal_sets_have_bars_of_their_own(labelled):
+    found = redundancy(*labelled, **QUICK, keep=0.5, keep_layers=1.0)
+    oracle = found.frame["dev"].iloc[0]
+    assert found.run.summary["required on dev"] == pytest.approx(0.5 * oracle)
+    assert found.run.summary["required of layers on dev"] == pytest.approx(oracle)
+    assert (found.layers["dev"] > 0.5 * oracle).all()
+    assert not found.layers["enough"].any()  # each layer knows one of the two tags, which is enough at a half only
+    assert found.reduction.set_index("set").loc["minimal set", "enough"]
+    loose = redundancy(*labelled, **QUICK, keep=0.99, keep_layers=0.5)
+    assert loose.layers["enough"].all()
+    assert loose.reduction.set_index("set").loc["layer 0 alone", "enough"]
+
+
+def test_each_class_has_the_layers_that_find_it(tasked):
+    classes = tasked.classes.set_index(["features", "class"])["recall"]
+    assert classes["layer 0", "T1"] > classes["layer 0", "T2"]  # 0:2 tells T1, 1:1 tells T2
+    assert classes["layer 1", "T2"] > classes["layer 1", "T1"]
+    assert tasked.class_layers["class"].tolist() == ["T0", "T1", "T2"]
+    oracle = tasked.class_layers.set_index("class")["oracle_recall"]
+    assert oracle.to_dict() == classes["oracle"].to_dict()
+    for row in tasked.class_layers.to_dict("records"):
+        named = {f"layer {layer}" for layer in row["sufficient_layers"].split(",") if layer}
+        own = tasked.classes[(tasked.classes["class"] == row["class"]) & tasked.classes["layer"].notna()]
+        assert set(own.loc[own["sufficient"], "features"]) == named
+
+
+def test_a_random_twin_scores_beside_all_neurons_and_each_layer(labelled, tmp_path, tasked):
+    store, labels = labelled
+    sentences, layers, _ = planted()
+    noise = np.random.default_rng(5).standard_normal(layers.shape).astype(np.float32)
+    twin = made_store(tmp_path / "noise", sentences, noise)
+    found = redundancy(store, labels, random_twin=twin, **QUICK)
+    assert (found.layers["random_twin"] < 0.6).all()
+    assert found.frame["random_twin"].iloc[0] < 0.6 < found.frame["test"].iloc[0]
+    assert found.frame["random_twin"].iloc[1:].isna().all()
+    assert found.reduction["random_twin"].iloc[0] == found.frame["random_twin"].iloc[0]
+    assert "random twin" in found._repr_html_()
+    assert tasked.layers["random_twin"].isna().all()
+    pd.testing.assert_series_equal(found.frame["test"], tasked.frame["test"])
+    with pytest.raises(SettingError, match="There is no random twin: activations were given"):
+        redundancy(store, labels, random_twin=True, **QUICK)
+    with pytest.raises(SettingError, match="without a task there are none"):
+        redundancy(store, random_twin=True, progress=False)
 
 
 def test_clusters_of_one_store_are_found_on_its_training_sentences(labelled, tasked):
@@ -213,6 +310,10 @@ def test_numbers_are_predicted_too_and_have_no_control_task(tmp_path):
     assert found.frame["test"].iloc[0] > 0.9
     assert found.frame["control"].isna().all()
     assert found.selected["neuron"].iloc[0] == "0:3"
+    assert found.run.summary["metric"] == "pearson"
+    assert "pearson on test" in [trace.name for trace in found.plot("How many neurons").data]
+    with pytest.raises(SettingError, match="no table class_layers: the task predicts numbers"):
+        _ = found.class_layers
 
 
 def test_a_model_reads_the_corpus_into_the_run_and_python_needs_no_folder(tiny_folder, tmp_path):
@@ -236,6 +337,8 @@ def test_a_model_reads_the_corpus_into_the_run_and_python_needs_no_folder(tiny_f
         ({"thresholds": (0.4, 0.2)}, "give each once, in ascending order"),
         ({"representatives": "best"}, "no rule 'best'; choose random, medoid or first"),
         ({"keep": 1.2}, "keep is 1.2; it must lie above 0"),
+        ({"keep_layers": 0}, "keep_layers is 0; it must lie above 0"),
+        ({"clusters": "spectral"}, "no clusters 'spectral'; choose average, kmeans or dbscan"),
         ({"seeds": 0}, "Found 0 seeds"),
         ({"penalty": "search"}, "does not search penalties"),
     ],

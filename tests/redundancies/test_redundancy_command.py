@@ -27,11 +27,13 @@ def invoke(*arguments):
 
 def test_the_command_gives_the_numbers_of_python(tiny_folder, treebank, tmp_path):
     options = ("--task", "upos", "--thresholds", "0.2,0.5", "--seeds", 1, "--epochs", 2, "--representatives", "medoid")
+    options += ("--keep", 0.9, "--keep-layers", 0.95, "--clusters", "dbscan", "--random-twin")
     done = invoke(tiny_folder("bert"), treebank, "--out", tmp_path / "cli", *options)
     assert done.exit_code == 0, done.output
     assert "Clustering 64 neurons over" in done.output
     assert "probes (" in done.output
     assert "minimal set" in done.output
+    assert "Random twin: 5 probes" in done.output
     python = redundancy(
         tiny_folder("bert"),
         treebank,
@@ -40,10 +42,14 @@ def test_the_command_gives_the_numbers_of_python(tiny_folder, treebank, tmp_path
         seeds=1,
         recipe=Recipe(epochs=2),
         representatives="medoid",
+        keep=0.9,
+        keep_layers=0.95,
+        clusters="dbscan",
+        random_twin=True,
         progress=False,
     )
     written = read_run(tmp_path / "cli")
-    for name in ("thresholds", "layers", "reduction", "selected", "neurons"):
+    for name in ("thresholds", "layers", "reduction", "selected", "neurons", "class_layers"):
         pd.testing.assert_frame_equal(written.tables[name], python.run.tables[name])
     assert invoke(tiny_folder("bert"), treebank, "--out", tmp_path / "cli", *options).exit_code == 0
 

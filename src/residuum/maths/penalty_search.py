@@ -55,12 +55,17 @@ def search_penalty(
     """
     if target.n_classes == 0:
         raise DataError("The λ search scores accuracies; the target has no classes.")
-    probes = [Probe("task", None, l1, l2, seed) for l1 in lambdas for l2 in lambdas]
+    probes = penalty_grid("task", lambdas, seed)
     trained = train_probes(train, {"task": target}, probes, recipe)
     variants = [variant for probe in trained for variant in (probe, *_ablated(probe, share))]
     accuracy = [float(np.mean(predicted == truth)) for predicted in predict_probes(variants, held_out)]
     cells = zip(probes, accuracy[::3], accuracy[1::3], accuracy[2::3], strict=True)
     return [PenaltyScore(probe.l1, probe.l2, *scores) for probe, *scores in cells]
+
+
+def penalty_grid(target: str, lambdas: Sequence[float] = LAMBDAS, seed: int = 0) -> list[Probe]:
+    """A probe of all neurons for every pair of penalties."""
+    return [Probe(target, None, l1, l2, seed) for l1 in lambdas for l2 in lambdas]
 
 
 def best_penalty(grid: Sequence[PenaltyScore]) -> PenaltyScore:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from residuum.errors import DataError
 
 UNSEEN = -1
+DRAWS = 100
+"""How often random labels are drawn again while all words get the same one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +63,14 @@ class ControlTask:
     """A random label for each word *type*, drawn with the frequencies of the real labels.
 
     A type's label depends on the seed and the word alone, so training, development and test words agree, in
-    any order. A probe can only solve it by remembering words (Hewitt & Liang 2019).
+    any order. A probe can only solve it by remembering words (Hewitt & Liang 2019). `draw` tells repeated draws of a
+    seed apart.
     """
 
     classes: tuple[str, ...]
     frequencies: tuple[float, ...]
     seed: int
+    draw: int = 0
 
     def values(self, words: Sequence[str]) -> Int[np.ndarray, " word"]:
         """The control label of each word, as its place in `classes`."""
@@ -79,7 +83,8 @@ class ControlTask:
         return Target(self.values(words), self.classes)
 
     def _uniform(self, word: str) -> float:
-        digest = blake2b(f"{self.seed}\t{word}".encode(), digest_size=8).digest()
+        seed = f"{self.seed}.{self.draw}" if self.draw else str(self.seed)
+        digest = blake2b(f"{seed}\t{word}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**64
 
 
@@ -90,3 +95,13 @@ def control_task(labels: Sequence[str], seed: int = 0) -> ControlTask:
     if len(classes) < 2:
         raise DataError(f"The labels have {len(classes)} classes; a control task needs at least two.")
     return ControlTask(classes, tuple(counts[label] / len(labels) for label in classes), seed)
+
+
+def varied_control_task(labels: Sequence[str], words: Sequence[str], seed: int = 0) -> ControlTask | None:
+    """The first of `DRAWS` draws of the control task that gives the training words more than one label.
+
+    None if there is none, as with a single word type: a probe cannot learn a task of one class.
+    """
+    first, types = control_task(labels, seed), sorted(set(words))
+    draws = (replace(first, draw=draw) for draw in range(DRAWS))
+    return next((task for task in draws if len(set(task.values(types).tolist())) > 1), None)

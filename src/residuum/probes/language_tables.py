@@ -22,12 +22,14 @@ def language_table(
     measured: Measurement,
     sets: Sequence[NeuronSet],
     treebanks: ParallelTreebanks,
+    twin: float = np.nan,
     families: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """A row for each set of neurons of one model in one language.
 
     `held_out` is the score on the sentences whose counterparts were not learnt from. The control task is one of word
-    types, so it says something only in the language that was learnt from; elsewhere it stays blank.
+    types, so it says something only in the language that was learnt from; elsewhere it stays blank. `twin` is what all
+    neurons of the model's random twin get, and stands beside every set.
     """
     at_home = language == treebanks.source
     rows = []
@@ -45,6 +47,7 @@ def language_table(
                 "threshold": _threshold(one),
                 "neurons": one.n_neurons,
                 **columns,
+                "random_twin": twin,
                 "held_out": _score_on(measured, one.name, treebanks.held_out),
                 "words": len(measured.bench.splits.test),
                 "unseen": _n_unseen(measured, one.name),

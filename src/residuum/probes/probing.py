@@ -13,6 +13,7 @@ import pandas as pd
 
 from residuum.activations.store import ActivationStore
 from residuum.batteries import TASK, Bench, parse_penalty
+from residuum.class_tables import class_layer_table
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
@@ -29,7 +30,6 @@ from residuum.probes.measuring import (
     targets_of,
 )
 from residuum.probes.tables import (
-    class_layer_table,
     class_table,
     description_table,
     penalty_table,
@@ -38,6 +38,7 @@ from residuum.probes.tables import (
 )
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora
+from residuum.twins import Twin, twin_identity, twin_splits
 
 if TYPE_CHECKING:
     from residuum.models import Model
@@ -134,7 +135,7 @@ def probe(
     penalty: str | tuple[float, float] = (LAMBDA, LAMBDA),
     recipe: Recipe | None = None,
     subsets: bool = True,
-    random_twin: bool | ActivationStore | Mapping[str, ActivationStore] = False,
+    random_twin: Twin = None,
     description_length: bool = False,
     keep: float = 0.99,
     activations: str | os.PathLike[str] | None = None,
@@ -149,63 +150,38 @@ def probe(
     `source` and `data` are a store and labels, or a model and a corpus (see `examples.labelled_splits`, which takes
     `reading`: `layers`, `dev`, `test`, `limit`, `device`, …). A model's activations are kept in `activations`, or in
     `out`. Probes learn from the training part; choices are made on dev; scores are those of test, means over `seeds`.
-    `penalty` is (λ1, λ2) or "search"; `keep` is the share of all layers' score that is enough. `random_twin` adds a
-    model with random weights (or its stores), `description_length` Voita and Titov's. `workers` (processes, or an
-    `Engine`) read and train, each holding up to `max_memory` bytes. `say` is told what is coming.
+    `penalty` is (λ1, λ2) or "search"; `keep` is the share of all layers' score that is enough. A model is probed
+    beside its twin with random weights unless `random_twin` is False (it can be the twin's stores, too); activations
+    alone have none, which is noted. `description_length` adds Voita and Titov's. `workers` (processes, or an `Engine`)
+    read and train, each holding up to `max_memory` bytes. `say` is told what is coming.
     """
     penalties = parse_penalty(penalty) if isinstance(penalty, str) else penalty
     plan = Plan(seeds, seed, penalties, subsets, description_length, keep, recipe or Recipe())
     reading |= {"seed": seed, "fresh": fresh, "workers": workers}
     with activations_folder(activations, out) as folder:
         splits = labelled_splits(source, data, task, activations=folder, **reading)
-        twin = _twin_splits(source, data, task, random_twin, folder, reading)
-        config = {
-            **splits.facts,
-            "random_twin": None if twin is None else f"{twin.train.store.name} {twin.train.store.fingerprint}",
-            **plan.config,
-        }
+        splits, twin = twin_splits(splits, source, data, task, random_twin, folder, reading)
+        bench = Bench(splits, plan.recipe, max_memory, seed, workers)
+        config = {**bench.facts, "random_twin": twin_identity(twin), **plan.config}
         if out is not None and (run := finished_run(out, "probe", config, fresh=fresh)):
             return Probing(run)
-        bench = Bench(splits, plan.recipe, max_memory, seed, workers)
         run = Run("probe", config, *_measured(bench, twin, plan, say or (lambda _: None)))
     if out is not None:
         write_run(out, run)
     return Probing(run)
 
 
-def _twin_splits(
-    source: Any,
-    data: Any,
-    task: str | Task,
-    wanted: bool | ActivationStore | Mapping[str, ActivationStore],
-    folder: Path,
-    reading: dict[str, Any],
-) -> Splits | None:
-    """The same examples as a model with random weights sees them."""
-    if wanted is False:
-        return None
-    if wanted is not True:
-        return labelled_splits(wanted, data, task, **reading)
-    if not isinstance(source, str | os.PathLike) or not _is_model(Path(source)):
-        raise SettingError("The random twin is built from a model's folder or name; give that, or the twin's stores.")
-    from residuum.models import load_model
-
-    device = reading.get("device", "auto")
-    model = load_model(os.fspath(source), random_init=True, seed=reading["seed"], device=device)
-    return labelled_splits(model, data, task, activations=folder.with_name(f"{folder.name}-random"), **reading)
-
-
 def _measured(
     bench: Bench, twin: Splits | None, plan: Plan, say: Say
 ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """The summary and the tables of a run."""
-    _check(bench, twin, plan)
+    _check(bench, plan)
     layers = single_layers(bench.splits.layout)
     subsets = subsets_of_layers(bench.splits.layout) if plan.subsets else []
     tables: dict[str, pd.DataFrame] = {}
     penalties = plan.penalties
     if penalties is None:
-        say("λ1 and λ2 are searched on the development part …")
+        say(f"λ1 and λ2 are searched on the development part: {bench.estimate(bench.penalty_probes)} …")
         grid = bench.search_penalty()
         best = best_penalty(grid)
         penalties, tables["penalties"] = (best.l1, best.l2), penalty_table(grid, best)
@@ -228,13 +204,11 @@ def _measured(
     return _summary(bench, tables, penalties, baselines), tables
 
 
-def _check(bench: Bench, twin: Splits | None, plan: Plan) -> None:
-    """Raise an error for what cannot be done, before anything is trained."""
-    if twin is not None and twin.layout != bench.splits.layout:
-        raise SettingError("The random twin has other layers than the model; extract the same of both.")
+def _check(bench: Bench, plan: Plan) -> None:
+    """Raise an error for what cannot be done, before anything is read or trained."""
     if plan.description_length and bench.splits.regression:
         raise SettingError("The description length is one of classes, and this task predicts numbers; leave it out.")
-    if plan.description_length and not isinstance(bench.features("train"), np.ndarray):
+    if plan.description_length and not isinstance(bench.outline("train"), np.ndarray):
         raise SettingError("The description length needs the training part in memory; allow more with --max-memory.")
 
 
@@ -279,7 +253,3 @@ def _summary(
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _is_model(folder: Path) -> bool:
-    return not (folder / "manifest.json").exists() and not (folder / "train" / "manifest.json").exists()

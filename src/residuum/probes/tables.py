@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from residuum.batteries import CONTROL, Bench
+from residuum import class_tables
+from residuum.batteries import CONTROL, TASK, Bench
 from residuum.maths.description_length import DescriptionLength
 from residuum.maths.penalty_search import PenaltyScore
-from residuum.maths.probe_scores import ClassScores, selectivity
+from residuum.maths.probe_scores import selectivity
 from residuum.maths.probing import Probe
-from residuum.maths.selection import keep_share, sufficient_classes
+from residuum.maths.selection import keep_share
 from residuum.probes.measuring import ALL, Measurement, NeuronSet
 
 
@@ -58,37 +58,10 @@ def score_columns(measured: Measurement, name: str) -> dict[str, float]:
 
 
 def class_table(sets: Sequence[NeuronSet], dev: Measurement, test: Measurement, keep: float) -> pd.DataFrame:
-    """A row for each class and set of neurons: precision, recall and F1 on test, means over seeds.
-
-    A class counts as sufficient where its recall on dev keeps the share of the oracle's.
-    """
-    classes = test.bench.targets["task"].classes
-    oracle = _class_means(dev, ALL)["recall"]
-    parts = []
-    for one in sets:
-        enough = sufficient_classes(_class_means(dev, one.name)["recall"], oracle, keep)
-        columns = {"features": one.name, "layer": one.layer, "class": classes, **_class_means(test, one.name)}
-        parts.append(pd.DataFrame({**columns, "sufficient": enough}).astype({"layer": "Int64"}))
-    return pd.concat(parts, ignore_index=True)
-
-
-def class_layer_table(classes: pd.DataFrame) -> pd.DataFrame:
-    """A row for each class: what the oracle finds of it, and which layers are enough (Dalvi et al. 2020, A.3)."""
-    rows: list[dict[str, Any]] = []
-    for label, own in classes.groupby("class", sort=False):
-        enough = own.loc[own["sufficient"] & own["layer"].notna(), "layer"].tolist()
-        oracle = own.loc[own["features"] == ALL].iloc[0]
-        rows.append(
-            {
-                "class": label,
-                "support": oracle["support"],
-                "oracle_recall": oracle["recall"],
-                "lowest_layer": min(enough, default=None),
-                "sufficient_layers": ",".join(map(str, enough)),
-                "n_sufficient": len(enough),
-            }
-        )
-    return pd.DataFrame(rows).astype({"lowest_layer": "Int64"})
+    """A row for each class and set of neurons (single layers and all of them)."""
+    on_dev, on_test = ({one.name: found.scores[one.name, TASK] for one in sets} for found in (dev, test))
+    layers = {one.name: one.layer for one in sets}
+    return class_tables.class_table(layers, test.bench.targets[TASK].classes, on_dev, on_test, keep)
 
 
 def unseen_table(bench: Bench, part: str = "test") -> pd.DataFrame:
@@ -129,10 +102,3 @@ def description_table(
             "compression": [length.compression for length in found],
         }
     )
-
-
-def _class_means(measured: Measurement, name: str) -> dict[str, np.ndarray]:
-    """Support, and the means over seeds of precision, recall and F1 of each class."""
-    scores = [s.details for s in measured.scores[name, "task"] if isinstance(s.details, ClassScores)]
-    means = {key: np.mean([getattr(s, key) for s in scores], axis=0) for key in ("precision", "recall", "f1")}
-    return {"support": scores[0].support, **means}

@@ -10,6 +10,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from residuum.batteries import Bench
+from residuum.errors import StoreError
 from residuum.files import read_json, write_json
 from residuum.maths.selection import MinimalSet, Scorer, minimal_set
 from residuum.redundancies.settings import Settings
@@ -55,7 +56,7 @@ def find_minimal_sets(
 
 def _remembered(score_sets: Scorer, path: Path) -> Scorer:
     """The same scorer of heads of one ranking, that looks in a file first: a head is known by its size."""
-    known: dict[str, float] = read_json(path) if path.exists() else {}
+    known = _known_scores(path)
 
     def scored(sets: Sequence[Neurons]) -> list[float]:
         new = [neurons for neurons in sets if str(len(neurons)) not in known]
@@ -65,6 +66,15 @@ def _remembered(score_sets: Scorer, path: Path) -> Scorer:
         return [known[str(len(neurons))] for neurons in sets]
 
     return scored
+
+
+def _known_scores(path: Path) -> dict[str, float]:
+    """The scores that a killed search left, by the number of neurons."""
+    known = read_json(path) if path.exists() else {}
+    named = isinstance(known, dict) and all(size.isdecimal() for size in known)
+    if not named or not all(isinstance(score, float) for score in known.values()):
+        raise StoreError(f"{path} does not hold scores by number of neurons; remove it, and they are computed again.")
+    return known
 
 
 def _reduction_table(
@@ -84,13 +94,14 @@ def _reduction_table(
         parts.append(_named(f"clustered at {chosen:g}", thresholds.loc[thresholds["threshold"] == chosen]))
     subsets = {name: lambda seed, neurons=minimal.neurons: np.sort(neurons) for name, minimal in found.items()}
     measured = score_table(bench, score_subsets(bench, subsets, settings, penalty, say))
+    measured = measured.assign(enough=measured["dev"] >= probes.summary["required on dev"])
     table = pd.concat([*parts, *(_named(name, measured.loc[[name]]) for name in found)], ignore_index=True)
     table.insert(2, "share", table["neurons"] / bench.splits.layout.n_neurons)
-    return table.assign(enough=table["dev"] >= probes.summary["required on dev"])
+    return table
 
 
 def _named(name: str, row: pd.DataFrame) -> pd.DataFrame:
-    own = row.loc[:, ["neurons", *SCORE_COLUMNS]].astype({"neurons": int})
+    own = row.loc[:, ["neurons", *SCORE_COLUMNS, "enough"]].astype({"neurons": int})
     own.insert(0, "set", name)
     return own
 

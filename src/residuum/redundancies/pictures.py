@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
-from residuum.maths.clustering import Clustering, cluster_members, medoids
+from residuum.maths.clustering import cluster_members, medoids
 from residuum.maths.moments import Moments
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.redundancies.settings import Settings
+from residuum.redundancies.partitions import Partitions
 
 PICTURE_COLUMNS = (
     "cluster", "size", "neuron", "correlation", "sentence", "position", "word", "activation", "deviations",
@@ -41,17 +41,17 @@ class Scales:
 def cluster_pictures(
     store: ActivationStore,
     rows: Int[np.ndarray, " row"] | None,
-    clustering: Clustering,
+    partitions: Partitions,
     layout: NeuronLayout,
     scales: Scales,
-    settings: Settings,
 ) -> list[tuple[Any, ...]]:
     """The largest clusters at the focus: activations of up to eight neurons each over two sentences, as rows.
 
     The neurons stand evenly between the lowest and the highest layer of the cluster; `correlation` is that with the
     cluster's medoid, so its sign tells which neurons mirror it.
     """
-    labels = clustering.labels(settings.focus)
+    clustering, settings = partitions.clustering, partitions.settings
+    labels = partitions.chosen(settings.focus)
     groups = [members for members in cluster_members(labels) if len(members) > 1]
     largest = sorted(groups, key=lambda members: (-len(members), members[0]))[: settings.pictures]
     central = medoids(clustering.correlation, labels, clustering.constant)

@@ -6,7 +6,7 @@ from functools import partial
 
 from residuum.feature_transfer import transfer
 from residuum.results import Run
-from residuum.studies.commands import compared, redundant, tuned
+from residuum.studies.commands import compared, redundant, tuned, tuned_folder, tuning_load
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.kits import Kit
 from residuum.studies.redundancy_findings import (
@@ -32,10 +32,8 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
     steps = [Step("compare", "CKA of all layers of each model", _compare, Load(read=n))]
     for model in kit.models:
         for task in kit.data.sentence_tasks:
-            load = Load(trained=examples * kit.scale.epochs)
-            steps.append(
-                Step("finetune", f"{model} learns {task}", partial(tuned, "finetune", model, task), load, model, task)
-            )
+            work, load = partial(tuned, "finetune", model, task), tuning_load(kit)
+            steps.append(Step("finetune", f"{model} learns {task}", work, load, model, task))
         for task, (named, _) in _tasks(kit).items():
             size = n if named.unit == "word" else examples
             facts = {"model": model, "task": task, "unit": named.unit}
@@ -57,7 +55,7 @@ def _compare(kit: Kit) -> Run:
 
 def _source(model: str, task: str, kit: Kit) -> str:
     """Words are read with the pretrained model, sentences with the one that learnt the task, as in the paper."""
-    return kit.models[model] if task in kit.data.word_tasks else str(kit.out / step_name("finetune", model, task))
+    return kit.models[model] if task in kit.data.word_tasks else str(tuned_folder(model, task, kit))
 
 
 def _redundancy(model: str, task: str, kit: Kit) -> Run:
@@ -97,6 +95,7 @@ REDUNDANCY = Document(
         Exhibit("Table 3", "LayerSelector and CCFS within 1 % each", "transfer", "steps"),
         Exhibit("Figure 5", "Cost of the classifier by its neurons", "transfer", "curve"),
         Exhibit("Figure 6", "Activations of the neurons of a cluster", "redundancy", "pictures"),
+        Exhibit("Figures 7 to 9", "Redundant layers of each class", "redundancy", "class_layers"),
         Exhibit("Table 6", "Accuracy and neurons of each task at each threshold", "redundancy", "thresholds"),
         Exhibit("Table 7", "Accuracy of each layer alone", "redundancy", "layers"),
         Exhibit("Table 8", "Accuracy of the minimal sets", "redundancy", "reduction"),
