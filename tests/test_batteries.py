@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from made_stores import HIDDEN, TAGS, broken_store, known_data
-from residuum.batteries import CONTROL, TASK, Bench, accuracy_interval, parse_penalty, same_examples, train_together
+from residuum.batteries import (
+    CONTROL,
+    TASK,
+    Bench,
+    accuracy_interval,
+    parse_penalty,
+    pearson_interval,
+    same_examples,
+    train_together,
+)
 from residuum.errors import DataError, SettingError
 from residuum.examples import labelled_splits
 from residuum.maths.features import ShardedFeatures
@@ -178,13 +187,57 @@ def test_the_estimate_counts_weights_and_grows_with_the_probes(bench):
     assert "about 3 min and 2.0 GB" in str(replace(one, seconds=180, n_bytes=2 * 10**9))
 
 
+@pytest.mark.parametrize("max_memory", [1 << 30, 40_000])
+def test_an_estimate_reads_no_activations_and_is_the_same_as_after_reading(bench, max_memory, monkeypatch):
+    unread = replace(bench, max_memory=max_memory)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bench.splits.train.store), "shard", None)
+        before = unread.estimate([Probe(TASK), Probe(CONTROL, KNOWN)])
+    unread.features("train")
+    assert unread.estimate([Probe(TASK), Probe(CONTROL, KNOWN)]).n_bytes == before.n_bytes
+
+
+def test_random_labels_that_are_all_one_are_drawn_again(store):
+    splits = labelled_splits(store, DATA.tags)
+    few = len(splits.train) // 20
+    labels = ("B",) * few + ("A",) * (len(splits.train) - few)
+    rare = replace(splits, train=replace(splits.train, labels=labels))
+    drawn = [Bench(rare, seed=seed) for seed in range(8)]
+    assert any(bench.control.draw > 0 for bench in drawn)  # of 12 word types all get A nearly every second time
+    assert all(len(set(bench.targets[CONTROL].values.tolist())) == 2 for bench in drawn)
+    common = Bench(splits)
+    assert common.control.draw == 0
+    assert common.facts == splits.facts
+
+
+def test_the_interval_of_a_correlation_draws_whole_sentences():
+    rng = np.random.default_rng(0)
+    kind = np.repeat(rng.standard_normal(20), 50)  # words of a sentence are all alike
+    truth = kind + 0.01 * rng.standard_normal(1000)
+    predicted = np.repeat(rng.standard_normal(20), 50) + kind
+    by_sentence = pearson_interval([predicted], truth, np.repeat(np.arange(20), 50))
+    by_word = pearson_interval([predicted], truth, np.arange(1000))
+    assert float(by_sentence.value) == float(by_word.value) == pytest.approx(np.corrcoef(predicted, truth)[0, 1])
+    assert by_sentence.high - by_sentence.low > 3 * (by_word.high - by_word.low)
+    shuffled = rng.permutation(1000)
+    again = pearson_interval([predicted[shuffled]], truth[shuffled], np.repeat(np.arange(20), 50)[shuffled])
+    np.testing.assert_allclose([again.low, again.high], [by_sentence.low, by_sentence.high])
+
+
+def test_numbers_of_words_have_intervals_over_sentences(store):
+    bench = Bench(labelled_splits(store, known_targets()), RECIPE)
+    (score,) = bench.score(bench.train([Probe(TASK, KNOWN)]), "test")
+    own = pearson_interval([score.predicted], bench.truth("test"), bench.splits.test.sentences)
+    assert (bench.interval(score, "test").low, bench.interval(score, "test").high) == (own.low, own.high)
+
+
 def test_what_cannot_be_learnt_is_said(store, tmp_path):
     with pytest.raises(DataError, match="labels are 'A'; a probe needs at least two classes"):
         Bench(labelled_splits(store, [["A"] * len(row) for row in DATA.tags])).train([Probe(TASK)])
     tiny = known_data(12)
     own = [[f"{i}-{j}" for j in range(len(row))] for i, row in enumerate(tiny.tags)]
-    splits = labelled_splits(tiny.store(tmp_path / "few"), own)
-    assert Bench(splits).truth("test").tolist() == [-1] * len(splits.test)  # every label is new
+    with pytest.raises(DataError, match="expected classes that recur, and at least one example for each"):
+        labelled_splits(tiny.store(tmp_path / "few"), own)
     broken = tiny.activations.copy()
     broken[3, 1, 2] = np.nan
     bad = labelled_splits(broken_store(tmp_path / "nan", tiny.sentences, broken), tiny.tags)

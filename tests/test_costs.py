@@ -12,6 +12,7 @@ from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, array_step, clustering_step, duration, evaluation_step, moments_step, size
 from residuum.engine import Engine
+from residuum.task_costs import labelled_data
 from tiny import TEXT
 
 ONE = Engine(1)
@@ -109,6 +110,17 @@ def test_probes_count_weights(store, monkeypatch):
     assert 0.6 * words < batches / 10 * 128 < words + 128
 
 
+def test_every_candidate_of_a_choice_is_counted(tiny_folder):
+    choices = Corpus(
+        name="choices",
+        sentences=[["one", "two"]] * 20,
+        sentence_labels={"label": [str(i % 3) for i in range(20)]},
+        choices=[["a", "b", "c"]] * 20,
+    )
+    found = labelled_data(load_model(tiny_folder("bert")), choices, "choice")
+    assert (found.n_examples, found.n_train, found.n_classes) == (60, 48, 2)
+
+
 def test_every_command_of_a_task_has_its_steps(store):
     ranked = rank_cost(store, DATA.tags, "labels", methods=["lca"], shares=[0.1], penalty="search")
     assert [step.name for step in ranked.steps] == [
@@ -121,6 +133,8 @@ def test_every_command_of_a_task_has_its_steps(store):
     assert [step.name for step in general.steps] == ["correlation", "clustering"]
     task = redundancy_cost(store, DATA.tags, "labels", thresholds=[0.3])
     assert [step.name for step in task.steps][2:] == ["probes", "search of the fewest neurons"]
+    twin = redundancy_cost(store, DATA.tags, "labels", thresholds=[0, 0.3], random_twin=True)
+    assert twin.steps[-1].name == "probes of the twin"
 
 
 def test_a_model_is_read_first(tiny_folder):

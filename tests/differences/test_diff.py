@@ -109,9 +109,8 @@ def test_the_layers_that_pruning_left_are_found_in_the_base(result):
 
 def test_scores_are_those_of_probe_alone(result, models, text, tmp_path):
     for task in ("upos", "some"):
-        alone = residuum.probe(
-            residuum.load_model(models[0], attention=True), text, task, seeds=1, recipe=RECIPE, subsets=False
-        ).frame
+        options = {"seeds": 1, "recipe": RECIPE, "subsets": False, "random_twin": False}
+        alone = residuum.probe(residuum.load_model(models[0], attention=True), text, task, **options).frame
         together = of(result.scores, model="bert", task=task)
         columns = ["features", "score", "low", "high", "control", "dev", "sufficient"]
         pd.testing.assert_frame_equal(together[columns], alone[columns])

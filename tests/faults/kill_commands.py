@@ -33,7 +33,7 @@ COMMANDS = (
     Command("compare", "compare {w}/bert {w}/other --corpus {w}/en.conllu --measures paper,attention --workers 1"),
     Command("diff", f"diff {{w}}/bert {{w}}/other --corpus {{w}}/en.conllu --tasks upos --workers 1 {QUICK}"),
     Command("redundancy", f"redundancy {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
-    Command("probe", f"probe {{w}}/bert {{w}}/en.conllu --task upos --description-length {QUICK}"),
+    Command("probe", f"probe {{w}}/bert {{w}}/en.conllu --task upos --description-length --no-random-twin {QUICK}"),
     Command(
         "probe-languages",
         "probe-languages {w}/en.conllu {w}/tr.conllu --model {w}/xlmr --task upos --source en --no-subsets "

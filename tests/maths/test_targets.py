@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from residuum.errors import DataError
-from residuum.maths.targets import UNSEEN, class_target, control_task, number_target
+from residuum.maths.targets import UNSEEN, class_target, control_task, number_target, varied_control_task
 
 LABELS = ["NOUN", "VERB", "ADJ", "NOUN", "NOUN"]
 
@@ -58,6 +58,21 @@ def test_control_labels_stay_the_same_between_versions():
 def test_a_control_target_keeps_classes_that_no_type_drew():
     task = control_task(["A"] * 999 + ["B"], seed=0)
     assert task.target(["a", "b"]).classes == ("A", "B")
+
+
+def test_a_control_task_is_drawn_again_until_the_words_have_two_labels():
+    labels = ["A"] * 97 + ["B"] * 3
+    words = [f"type{i}" for i in range(10)]
+    drawn = [varied_control_task(labels, words, seed) for seed in range(20)]
+    assert all(len(set(task.values(words).tolist())) == 2 for task in drawn)
+    assert any(task.draw > 0 for task in drawn)
+    assert drawn == [varied_control_task(labels, words[::-1] * 2, seed) for seed in range(20)]
+    plain = varied_control_task(LABELS, [f"type{i}" for i in range(200)])
+    assert plain == control_task(LABELS)
+
+
+def test_one_word_type_has_no_control_task():
+    assert varied_control_task(LABELS, ["same"] * 5) is None
 
 
 def test_bad_targets_are_explained():

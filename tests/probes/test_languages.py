@@ -157,21 +157,52 @@ def test_the_command_gives_the_numbers_of_python(tiny_folder, tmp_path):
         files.append(tmp_path / f"{language}_made-ud-test.conllu")
         files[-1].write_text(conllu(corpus.sentences, corpus.labels["upos"]))
     options = ["--task", "upos", "--model", str(tiny_folder("bert")), "--seeds", "1", "--epochs", "2", "--no-subsets"]
-    options += ["--thresholds", "0,0.5", "--representatives", "medoid", "--out", str(tmp_path / "cli")]
+    options += ["--thresholds", "0,0.5", "--representatives", "medoid", "--out", str(tmp_path / "cli"), "--random-twin"]
+    options += ["--families", "de=West Germanic", "--shares", "0.5,0.25"]
     done = CliRunner().invoke(app, ["probe-languages", *map(str, files), *options], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Germanic, de, bert" in done.output
+    assert "West Germanic, de, bert" in done.output
     python = probe_languages(
         tiny_folder("bert"),
         dict(zip(("en", "de"), files, strict=True)),
         thresholds=(0.0, 0.5),
         representatives="medoid",
         subsets=False,
+        families={"de": "West Germanic"},
+        shares=(0.5, 0.25),
+        random_twin=True,
         seeds=1,
         recipe=Recipe(epochs=2),
     )
     table = read_run(tmp_path / "cli").tables["languages"]
     pd.testing.assert_frame_equal(table, python.frame, check_dtype=False)
+    assert read_run(tmp_path / "cli").config["sentences"] == {"train": 20, "held out": 10}
+    twins = python.frame.groupby("language")["random_twin"].unique()
+    assert all(len(found) == 1 and 0 <= found[0] <= 1 for found in twins)
+    assert "mean accuracy of random twins abroad" in python.run.summary
+    assert "With random weights" in python._repr_html_()
+
+
+def test_the_twin_of_a_language_is_scored_on_its_own_activations(tiny_folder, tmp_path):
+    corpora = [treebank("en", 40), treebank("de", 40)]
+    options = {"thresholds": (0.0,), "subsets": False, "seeds": 1, "recipe": RECIPE, "out": tmp_path / "run"}
+    result = probe_languages(tiny_folder("bert"), corpora, random_twin=True, **options)
+    folder = tmp_path / "run" / "activations-random" / "bert"
+    twins = {language: ActivationStore.open(folder / language) for language in ("en", "de")}
+    train, _ = split_indices(40, (0.9, 0.1), 0)
+    home = examples(twins["en"], corpora[0].labels["upos"]).select(train)
+    abroad = examples(twins["de"], corpora[1].labels["upos"])
+    target = class_target(home.labels)
+    (probe,) = train_probes(home.features(), {"t": target}, [Probe("t")], RECIPE)
+    own = np.mean(probe.predict(abroad.features()) == target.encode(abroad.labels))
+    found = result.frame.set_index("language")["random_twin"]
+    assert found["de"] == pytest.approx(own, abs=0.01)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--families", "de"), ("--shares", "0.9"), ("--shares", "most,few")])
+def test_what_cannot_be_read_of_an_option_is_a_usage_error(option, value, tmp_path):
+    arguments = ["a.conllu", "b.conllu", "--model", "m", "--task", "upos", "--out", str(tmp_path), option, value]
+    assert CliRunner().invoke(app, ["probe-languages", *arguments]).exit_code == 2
 
 
 def test_treebanks_that_are_not_parallel_are_refused(tiny_folder):

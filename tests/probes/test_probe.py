@@ -1,19 +1,22 @@
 """`probe`: what a layer knows is found, what it only remembers is told apart, and the tables say so."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from made_stores import BOTH, HIDDEN, NOISE, TAG, TAGS, conllu, known_data
+from made_stores import BOTH, HIDDEN, NOISE, TAG, TAGS, KnownData, conllu, known_data
 from residuum.batteries import TASK
 from residuum.cli import app
+from residuum.corpus import Corpus
 from residuum.errors import DataError, SettingError, StoreError
 from residuum.examples import labelled_splits
 from residuum.maths.probing import Probe, Recipe, train_probes
 from residuum.maths.targets import class_target
+from residuum.models import load_model
 from residuum.probes import probe
 from residuum.results import read_run
 
@@ -124,7 +127,10 @@ def test_labels_unseen_in_training_are_counted(store):
 
 
 def test_the_searched_penalty_is_the_one_that_is_used(store):
-    found = probe(store, DATA.tags, recipe=Recipe(epochs=2, batch_size=64), penalty="search", seeds=1, subsets=False)
+    said: list[str] = []
+    options = {"recipe": Recipe(epochs=2, batch_size=64), "seeds": 1, "subsets": False, "say": said.append}
+    found = probe(store, DATA.tags, penalty="search", **options)
+    assert said[0].startswith("λ1 and λ2 are searched on the development part: 64 probes (")
     grid = found.run.tables["penalties"]
     assert len(grid) == 64
     best = grid[grid["chosen"]].iloc[0]
@@ -149,7 +155,7 @@ def test_sentences_are_probed_at_their_own_position(tiny_folder, tmp_path):
     rows = "".join(f"{'the quick fox' if i % 2 else 'a small model'} word {i % 7}\t{i % 2}\n" for i in range(80))
     (tmp_path / "made.tsv").write_text(f"sentence\tlabel\n{rows}")
     recipe = Recipe(epochs=60, batch_size=16, learning_rate=0.01, standardize=True)
-    options = {"recipe": recipe, "seeds": 1, "layers": "2,3"}
+    options = {"recipe": recipe, "seeds": 1, "layers": "2,3", "random_twin": False}
     found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "sst2", out=tmp_path / "run", **options)
     assert row(found, "layer 3")["score"] > 0.9
     assert found.frame["control"].isna().all()
@@ -160,7 +166,7 @@ def test_sentences_are_probed_at_their_own_position(tiny_folder, tmp_path):
 def test_the_bag_of_words_of_a_pair_knows_which_segment_a_word_is_in(tiny_folder, tmp_path):
     rows = "".join(f"{'fox' if i % 2 else 'model'}\t{'model' if i % 2 else 'fox'}\t{i % 2}\n" for i in range(60))
     (tmp_path / "made.tsv").write_text(f"sentence1\tsentence2\tlabel\n{rows}")
-    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False}
+    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False, "random_twin": False}
     found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "rte", out=tmp_path / "run", **options)
     assert found.baselines.set_index("baseline")["score"]["bag of words"] == 1
 
@@ -185,7 +191,7 @@ def test_a_model_is_probed_beside_its_random_twin_by_command_and_python(tiny_fol
     data = known_data(40)
     text = conllu([[word.replace("w", "fox") for word in row] for row in data.sentences], data.tags)
     (tmp_path / "made.conllu").write_text(text)
-    arguments = [str(tiny_folder("bert")), str(tmp_path / "made.conllu"), "--task", "upos", "--random-twin"]
+    arguments = [str(tiny_folder("bert")), str(tmp_path / "made.conllu"), "--task", "upos"]
     options = ["--seeds", "1", "--epochs", "2", "--layers", "0,3", "--no-subsets", "--out", str(tmp_path / "cli")]
     done = CliRunner().invoke(app, ["probe", *arguments, *options], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -205,6 +211,54 @@ def test_a_model_is_probed_beside_its_random_twin_by_command_and_python(tiny_fol
     table = read_run(tmp_path / "cli").tables["scores"]
     pd.testing.assert_frame_equal(table, python.frame, check_dtype=False)
     assert (tmp_path / "cli" / "activations-random" / "train").is_dir()
+    options[-1] = str(tmp_path / "alone")
+    done = CliRunner().invoke(app, ["probe", *arguments, *options, "--no-random-twin"], catch_exceptions=False)
+    assert "andom twin" not in done.output
+    assert not (tmp_path / "alone" / "activations-random").exists()
+    assert read_run(tmp_path / "alone").tables["scores"]["random_twin"].isna().all()
+
+
+def test_a_loaded_model_has_a_twin_and_one_that_cannot_be_built_again_is_noted(tiny_folder, tmp_path):
+    data = known_data(30)
+    corpus = Corpus("made", data.sentences, {"upos": data.tags})
+    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False}
+    model = load_model(tiny_folder("bert"))
+    found = probe(model, corpus, "upos", **options)
+    assert found.frame["random_twin"].notna().all()
+    assert found.run.config["random_twin"].startswith("bert (random)")
+    made_here = probe(replace(model, origin=None), corpus, "upos", **options)
+    assert made_here.frame["random_twin"].isna().all()
+    assert "there is no random twin to compare with: bert is not as it was loaded" in made_here.run.config["notes"][-1]
+    itself = probe(load_model(tiny_folder("bert"), random_init=True), corpus, "upos", **options)
+    assert "are random themselves" in itself.run.config["notes"][-1]
+
+
+def test_activations_have_no_twin_and_the_result_says_so(store):
+    found = probe(store, DATA.tags, recipe=RECIPE, seeds=1, subsets=False)
+    assert "no random twin to compare with: activations were given" in found.run.config["notes"][-1]
+    quiet = probe(store, DATA.tags, recipe=RECIPE, seeds=1, subsets=False, random_twin=False)
+    assert not any("twin" in note for note in quiet.run.config["notes"])
+
+
+def test_a_control_task_that_cannot_vary_is_left_out_and_noted(tmp_path):
+    data = known_data(60)
+    same = KnownData([["w"] * len(row) for row in data.sentences], data.tags, data.activations)
+    found = probe(same.store(tmp_path / "one"), data.tags, recipe=RECIPE, seeds=1, subsets=False)
+    assert found.frame["control"].isna().all()
+    assert found.frame["score"].max() > 0.9
+    assert any("no control task: random labels of the 1 word types" in note for note in found.run.config["notes"])
+
+
+def test_classes_that_never_recur_or_are_more_than_the_examples_are_refused(store, tmp_path):
+    numbered = iter(range(10**6))
+    each = [[f"class {next(numbered)}" for _ in row] for row in DATA.tags]
+    with pytest.raises(DataError, match=r"Found (\d+) training examples of \1 classes, and \d+ classes in all parts"):
+        probe(store, each)
+    small, large = known_data(3), known_data(40, seed=1)
+    stores = {"train": small.store(tmp_path / "train"), "dev": large.store(tmp_path / "dev")}
+    labels = {"train": small.tags, "dev": [[f"class {next(numbered)}" for _ in row] for row in large.tags]}
+    with pytest.raises(DataError, match="training examples of 3 classes, and .* classes in all parts; expected"):
+        probe({**stores, "test": stores["dev"]}, {**labels, "test": labels["dev"]})
 
 
 def test_mistakes_are_said_in_one_line(store):
@@ -212,7 +266,7 @@ def test_mistakes_are_said_in_one_line(store):
         probe(store, DATA.tags, seeds=0)
     with pytest.raises(SettingError, match="share of the oracle to keep is 0"):
         probe(store, DATA.tags, keep=0)
-    with pytest.raises(SettingError, match="The random twin is built from a model's folder or name"):
+    with pytest.raises(SettingError, match="There is no random twin: activations were given, and these have no model"):
         probe(store, DATA.tags, random_twin=True)
     other = labelled_splits(store, DATA.tags, layers="1").train.store
     with pytest.raises(SettingError, match="has other layers than the model"):
