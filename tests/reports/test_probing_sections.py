@@ -7,6 +7,7 @@ import pytest
 from residuum.errors import StoreError
 from residuum.reports import report
 from residuum.reports.charts import Series, line_chart, value_map
+from residuum.reports.probing import class_text
 from residuum.reports.sections import section
 from residuum.results import Run, write_run
 
@@ -61,7 +62,9 @@ def _class_tables() -> dict[str, pd.DataFrame]:
             "recall": [0.1, 0.7, 0.2, 0.9, 0.3, 0.9, 0.5, 0.91],
         }
     )
-    layers = pd.DataFrame({"class": ["RARE", "OFTEN"], "lowest_layer": pd.array([None, 1], "Int64")})
+    layers = pd.DataFrame(
+        {"class": ["RARE", "OFTEN"], "lowest_layer": pd.array([None, 1], "Int64"), "sufficient_layers": ["", "1,2"]}
+    )
     return {"classes": classes, "class_layers": layers}
 
 
@@ -115,8 +118,9 @@ def test_the_front_says_what_all_layers_and_which_layers_know():
     assert "majority 0.200, word majority 0.800" in texts["All layers together"]
     assert texts["Layers"].startswith("2 layers of 3 alone are enough for this task (layers 1–2). The best, layer 1")
     assert texts["Classes"] == (
-        "Found as well as by all layers together: OFTEN from layer 1 on. By no single layer: RARE."
+        "Found as well as by all layers together: OFTEN by layers 1–2. By no single layer: RARE."
     )
+    assert "With random weights the model scores 0.450." in texts["All layers together"]
     assert texts["Unseen labels"].startswith("2 test examples")
     assert shown.facts["training examples"] == "1,234"
 
@@ -129,6 +133,15 @@ def test_the_layer_figure_has_every_line_that_was_measured():
     ]
     assert lines["each layer"] == [0.7, 0.9, 0.89]
     assert lines["word majority baseline"] == [0.8] * 3
+
+
+def test_classes_are_told_with_all_layers_that_are_enough_and_no_others():
+    table = pd.DataFrame({"class": list("ABCD"), "sufficient_layers": ["1,4", "0", "1,4", ""]})
+    assert class_text(table) == (
+        "Found as well as by all layers together: B by layer 0; A, C by layers 1, 4. By no single layer: D."
+    )
+    many = pd.DataFrame({"class": list("ABCDEFGH"), "sufficient_layers": list("01234567")})
+    assert "F by layer 5; 2 more classes by other layers (see the table)." in class_text(many)
 
 
 def test_classes_are_drawn_from_frequent_to_rare():

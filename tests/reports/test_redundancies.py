@@ -65,8 +65,20 @@ def redundancy_run(task=True, word="fox"):
         tables["reduction"] = pd.DataFrame(
             [{**SCORES, "set": s, "neurons": n, "share": x, "test": t, "enough": e} for s, n, x, t, e in rows]
         )
-        summary |= {"task": "upos", "required on dev": 0.85, "baselines": {"majority": 0.2}, "minimal set": 3}
-    return Run("redundancy", {"model": "m", "focus": 0.3, "keep": 0.99}, summary, tables, environment={"python": "3"})
+        summary |= {
+            "task": "upos",
+            "required on dev": 0.85,
+            "required of layers on dev": 0.87,
+            "baselines": {"majority": 0.2},
+            "minimal set": 3,
+        }
+    return Run(
+        "redundancy",
+        {"model": "m", "focus": 0.3, "keep": 0.97, "keep_layers": 0.99},
+        summary,
+        tables,
+        environment={"python": "3"},
+    )
 
 
 def test_the_curve_has_neurons_on_the_left_and_accuracy_on_the_right():
@@ -76,8 +88,41 @@ def test_the_curve_has_neurons_on_the_left_and_accuracy_on_the_right():
     assert lines["neurons left"].yaxis is None
     assert list(lines["accuracy on test"].y) == [0.88] * 3
     assert lines["accuracy on test"].yaxis == "y2"
+    numbers = threshold_curve(redundancy_run().tables["thresholds"], "pearson")
+    assert "pearson on test" in {trace.name for trace in numbers.data}
+    assert numbers.layout.yaxis2.title.text == "pearson"
     alone = threshold_curve(redundancy_run(task=False).tables["thresholds"])
     assert [trace.name for trace in alone.data] == ["neurons left"]
+
+
+def test_layers_are_drawn_beside_their_own_bar_and_the_twin():
+    run = redundancy_run()
+    run.tables["layers"]["random_twin"] = [0.4, 0.3]
+    (panel,) = [panel for panel in redundancy_section(run).panels if panel.title.startswith("How far does each layer")]
+    lines = {trace.name: list(trace.y) for trace in panel.views[0].figure.data if trace.name}
+    assert lines["enough on dev"] == [0.87, 0.87]
+    assert lines["random twin"] == [0.4, 0.3]
+    run.summary["metric"] = "pearson"
+    (panel,) = [panel for panel in redundancy_section(run).panels if panel.title.startswith("How far does each layer")]
+    assert panel.views[0].figure.layout.yaxis.title.text == "pearson"
+
+
+def test_classes_of_a_task_are_told_and_drawn():
+    run = redundancy_run()
+    run.tables["classes"] = pd.DataFrame(
+        {
+            "features": ["layer 0", "layer 0", "oracle", "oracle"],
+            "class": ["A", "B"] * 2,
+            "support": [5, 9] * 2,
+            "recall": [0.5, 0.6, 0.7, 0.8],
+        }
+    )
+    run.tables["class_layers"] = pd.DataFrame({"class": ["A", "B"], "sufficient_layers": ["", "0"]})
+    section = redundancy_section(run)
+    said = {finding.topic: finding.text for finding in section.findings}
+    assert said["Classes"] == "Found as well as by all layers together: B by layer 0. By no single layer: A."
+    (panel,) = [panel for panel in section.panels if panel.title == "Which classes does each layer find?"]
+    assert [list(row) for row in panel.views[0].figure.data[0].z] == [[0.6, 0.8], [0.5, 0.7]]
 
 
 def test_the_map_of_survivors_holds_shares_of_layers():

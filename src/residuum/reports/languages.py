@@ -33,7 +33,7 @@ CAPTIONS = {
     "baselines": "What the first language's most frequent label, and its most frequent label of each word, get right.",
     "unseen": "Labels that the first language never has. They count as errors.",
     "languages": "All scores: means over seeds, with the interval over sentences. `held_out` is the score on the "
-    "sentences whose counterparts were not learnt from.",
+    "sentences whose counterparts were not learnt from, `random_twin` that of all neurons with random weights.",
 }
 Row = dict[str, Any]
 
@@ -86,6 +86,8 @@ def _model_text(rows: list[Row], source: str) -> str:
     text += (
         f"{ranked[-1]['language']} ({ranked[-1]['score']:.3f}) to {ranked[0]['language']} ({ranked[0]['score']:.3f}). "
     )
+    if not np.isnan(twin := np.mean([row.get("random_twin", np.nan) for row in thresholds[widest]])):
+        text += f"With random weights: {twin:.3f} elsewhere. "
     if kept == widest:
         return f"{text}Every clustering costs more than a hundredth."
     return f"{text}Clustering at {kept:g} leaves {few:,} of {home['neurons']:,} neurons and costs at most a hundredth."

@@ -14,7 +14,20 @@ from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import CONFIDENCE, count, interval, layer_range
 from residuum.results import Run
 
-COLUMNS = ("kind", "features", "layer", "neurons", "score", "sd", "low", "high", "control", "selectivity", "sufficient")
+COLUMNS = (
+    "kind",
+    "features",
+    "layer",
+    "neurons",
+    "score",
+    "sd",
+    "low",
+    "high",
+    "control",
+    "selectivity",
+    "random_twin",
+    "sufficient",
+)
 CAPTIONS = {
     "scores": "Scores on the test part: means over seeds, with the deviation between seeds and the interval over "
     "sentences. What is sufficient was decided on the development part.",
@@ -25,6 +38,7 @@ CAPTIONS = {
     "penalties": "The grid of penalties: accuracy of the probe, and with only its top or bottom fifth of neurons.",
     "description": "Bits that the training labels cost given each layer (online code).",
 }
+SHOWN_GROUPS = 6  # groups of classes, by the layers that are enough, that the front page lists
 Row = dict[str, Any]
 
 
@@ -64,7 +78,7 @@ def _facts(run: Run, rows: list[Row]) -> dict[str, str]:
 def _findings(run: Run, rows: list[Row]) -> list[Finding]:
     found = [Finding("All layers together", _oracle_text(run, _oracle(rows))), Finding("Layers", _layer_text(rows))]
     if "class_layers" in run.tables and not (classes := run.tables["class_layers"]).empty:
-        found.append(Finding("Classes", _class_text(classes.to_dict("records"))))
+        found.append(Finding("Classes", class_text(classes)))
     if unseen := run.summary.get("unseen labels"):
         found.append(Finding("Unseen labels", f"{count(unseen, 'test example')} have labels that training never saw."))
     return found + [Finding("Data", f"{note}.") for note in run.config.get("notes", [])]
@@ -76,6 +90,8 @@ def _oracle_text(run: Run, oracle: Row) -> str:
     if not np.isnan(oracle["control"]):
         text += f" On random labels of words the same probe scores {oracle['control']:.3f}: selectivity is "
         text += f"{oracle['selectivity']:.3f}."
+    if not np.isnan(oracle["random_twin"]):
+        text += f" With random weights the model scores {oracle['random_twin']:.3f}."
     baselines = {k.removesuffix(" baseline"): v for k, v in run.summary.items() if k.endswith(" baseline")}
     if baselines:
         text += f" Without the model: {', '.join(f'{name} {value:.3f}' for name, value in baselines.items())}."
@@ -94,13 +110,16 @@ def _layer_text(rows: list[Row]) -> str:
     )
 
 
-def _class_text(classes: list[Row]) -> str:
-    lowest: dict[int, list[str]] = {}
-    for row in classes:
-        if not pd.isna(row["lowest_layer"]):
-            lowest.setdefault(int(row["lowest_layer"]), []).append(str(row["class"]))
-    never = [str(row["class"]) for row in classes if pd.isna(row["lowest_layer"])]
-    parts = [f"{', '.join(lowest[layer])} from layer {layer} on" for layer in sorted(lowest)[:4]]
+def class_text(classes: pd.DataFrame) -> str:
+    """Which layers alone find which classes as well as all layers together; a layer above one need not do as well."""
+    found: dict[str, list[str]] = {}
+    for label, layers in zip(classes["class"], classes["sufficient_layers"].fillna(""), strict=True):
+        found.setdefault(str(layers), []).append(str(label))
+    never = found.pop("", [])
+    groups = sorted(found, key=lambda layers: (int(layers.split(",")[0]), layers))
+    parts = [f"{', '.join(found[g])} by {layer_range([int(n) for n in g.split(',')])}" for g in groups[:SHOWN_GROUPS]]
+    if more := sum(len(found[layers]) for layers in groups[SHOWN_GROUPS:]):
+        parts.append(f"{more} more classes by other layers (see the table)")
     text = f"Found as well as by all layers together: {'; '.join(parts) or 'no class by a single layer'}."
     return text + (f" By no single layer: {', '.join(never)}." if never else "")
 
@@ -127,7 +146,7 @@ def _panels(run: Run, rows: list[Row], metric: str) -> list[Panel]:
             Panel(
                 "Class by class",
                 "The share of a class' examples that a probe on each layer finds. Rare classes stand at the bottom.",
-                (View("classes", "Recall", _class_figure(run.tables["classes"]), "classes"),),
+                (View("classes", "Recall", class_figure(run.tables["classes"]), "classes"),),
             )
         )
     return panels
@@ -155,12 +174,13 @@ def _subset_figure(rows: list[Row], metric: str) -> go.Figure:
     return value_map(values, names, [metric, "selectivity"], x="measure", y="layers", colours="value")
 
 
-def _class_figure(classes: pd.DataFrame) -> go.Figure:
+def class_figure(classes: pd.DataFrame) -> go.Figure:
+    """Recall of each class, from frequent to rare, by each layer and by all of them."""
     order = classes.drop_duplicates(subset="class").sort_values(by="support", ascending=False)["class"].tolist()
     features = classes["features"].drop_duplicates().tolist()
     recall = {(row["class"], row["features"]): row["recall"] for row in classes.to_dict("records")}
     values = [[recall[label, name] for name in features] for label in order]
-    columns = [name.removeprefix("layer ").replace("all layers", "all") for name in features]
+    columns = [name.removeprefix("layer ").replace("all layers", "all").replace("oracle", "all") for name in features]
     return value_map(values, order, columns, x="layer", y="class", colours="recall")
 
 

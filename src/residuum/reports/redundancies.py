@@ -8,6 +8,7 @@ import pandas as pd
 from residuum.reports.completeness import check_tables
 from residuum.reports.content import Panel, Section, Table, View
 from residuum.reports.figures import heatmap
+from residuum.reports.probing import class_figure
 from residuum.reports.redundancy_figures import (
     cluster_picture,
     layer_scores,
@@ -29,10 +30,12 @@ COLUMNS = {
 CAPTIONS = {
     "reduction": "All neurons, and the smaller sets that keep enough of their score.",
     "thresholds": "What is left at each clustering threshold, and how a probe on it does.",
-    "layers": "Each layer alone.",
+    "layers": "Each layer alone. `mean cka` is its mean likeness to the other layers.",
+    "class_layers": "Which layers find each class as well as all layers together.",
     "survivors": "Representatives of clusters in each layer, by the rule that picks them.",
     "windows": "Over how many neighbouring layers clusters reach.",
     "agreement": "Whether k-means and DBSCAN find the same clusters (adjusted Rand index).",
+    "classes": "Precision, recall and F1 of each class, means over seeds.",
     "tried": "Every head of a ranking that was tried on the development part.",
     "selected": "The neurons of the minimal sets, most important first.",
     "similarity": "CKA of every pair of layers.",
@@ -74,33 +77,52 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _panels(run: Run) -> list[Panel]:
-    panels = [_threshold_panel(run.tables["thresholds"])]
+    panels = [_threshold_panel(run)]
     if "test" in run.tables["layers"]:
         panels.append(_layer_panel(run))
-    panels += [_survivor_panel(run.tables["survivors"]), _window_panel(run.tables["windows"])]
+    if "classes" in run.tables:
+        panels.append(_class_panel(run.tables["classes"]))
+    panels.append(_survivor_panel(run.tables["survivors"]))
+    if not run.tables["windows"].empty:
+        panels.append(_window_panel(run.tables["windows"]))
     if not run.tables["pictures"].empty:
         panels.append(_picture_panel(run.tables["pictures"]))
     return [*panels, _similarity_panel(run.tables["similarity"])]
 
 
-def _threshold_panel(table: pd.DataFrame) -> Panel:
+def _threshold_panel(run: Run) -> Panel:
+    figure = threshold_curve(run.tables["thresholds"], _metric(run))
     return Panel(
         title="How many neurons say something of their own?",
         caption="Neurons are clustered by 1 − |correlation| and one of each cluster is kept. The further right, the "
         "less alike neurons are that count as one. Where there is a task, a probe is trained on what is left.",
-        views=(View("thresholds", "Thresholds", threshold_curve(table), "thresholds"),),
+        views=(View("thresholds", "Thresholds", figure, "thresholds"),),
     )
 
 
 def _layer_panel(run: Run) -> Panel:
-    required = float(run.summary.get("required on dev", np.nan))
+    required = float(run.summary.get("required of layers on dev", np.nan))
     oracle = run.tables["thresholds"]["test"].tolist()[0]
+    figure = layer_scores(run.tables["layers"], oracle, required, _metric(run))
     return Panel(
         title="How far does each layer get alone?",
         caption="Probes on single layers beside one on all layers. The control task gives every word type a random "
         "label: what a probe gets there it has by remembering words.",
-        views=(View("layers", "Layers", layer_scores(run.tables["layers"], oracle, required), "layers"),),
+        views=(View("layers", "Layers", figure, "layers"),),
     )
+
+
+def _class_panel(classes: pd.DataFrame) -> Panel:
+    return Panel(
+        title="Which classes does each layer find?",
+        caption="Recall of each class by a probe on each layer alone and by one on all layers. Frequent classes are on "
+        "top.",
+        views=(View("classes", "Recall", class_figure(classes), "classes"),),
+    )
+
+
+def _metric(run: Run) -> str:
+    return str(run.summary.get("metric", "accuracy"))
 
 
 def _survivor_panel(table: pd.DataFrame) -> Panel:

@@ -19,32 +19,33 @@ WINDOWS = {
 PATTERNS = ("", "/", "x", ".")
 
 
-def threshold_curve(table: pd.DataFrame) -> go.Figure:
-    """Neurons left (left axis) and the accuracy of a probe on them (right axis) over the clustering threshold."""
+def threshold_curve(table: pd.DataFrame, metric: str = "accuracy") -> go.Figure:
+    """Neurons left (left axis) and the score of a probe on them (right axis) over the clustering threshold."""
     thresholds = table["threshold"].tolist()
     lines = [Series("neurons left", thresholds, table["neurons"].tolist())]
     if "test" in table:
         low, high = table["low"].tolist(), table["high"].tolist()
-        lines.append(Series("accuracy on test", thresholds, table["test"].tolist(), low, high, second_axis=True))
+        lines.append(Series(f"{metric} on test", thresholds, table["test"].tolist(), low, high, second_axis=True))
         if table["control"].notna().to_numpy().any():
             lines.append(Series("control task", thresholds, table["control"].tolist(), second_axis=True))
-    second = "accuracy" if "test" in table else ""
+    second = metric if "test" in table else ""
     return line_chart(lines, x="clustering threshold", y="neurons", second_y=second, step=0.1)
 
 
-def layer_scores(table: pd.DataFrame, oracle: float, required: float) -> go.Figure:
-    """Accuracy of each layer alone, beside that of all layers (`oracle`) and what counts as enough on dev."""
+def layer_scores(table: pd.DataFrame, oracle: float, required: float, metric: str = "accuracy") -> go.Figure:
+    """The score of each layer alone, beside that of all layers (`oracle`) and what counts as enough on dev."""
     layers = table["layer"].tolist()
     ends = [layers[0], layers[-1]]
     lines = [
-        Series("accuracy on test", layers, table["test"].tolist(), table["low"].tolist(), table["high"].tolist()),
-        Series("accuracy on dev", layers, table["dev"].tolist()),
+        Series(f"{metric} on test", layers, table["test"].tolist(), table["low"].tolist(), table["high"].tolist()),
+        Series(f"{metric} on dev", layers, table["dev"].tolist()),
         Series("all layers, on test", ends, [oracle] * 2),
         Series("enough on dev", ends, [required] * 2),
     ]
-    if table["control"].notna().to_numpy().any():
-        lines.append(Series("control task", layers, table["control"].tolist()))
-    return line_chart(lines, x="layer", y="accuracy", step=1)
+    for column, name in (("control", "control task"), ("random_twin", "random twin")):
+        if column in table and table[column].notna().to_numpy().any():
+            lines.append(Series(name, layers, table[column].tolist()))
+    return line_chart(lines, x="layer", y=metric, step=1)
 
 
 def survivor_map(table: pd.DataFrame, rule: str) -> go.Figure:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from residuum.reports.content import Finding
+from residuum.reports.probing import class_text
 from residuum.reports.wording import CONFIDENCE, count, interval, layer_range, shown
 from residuum.results import Run
 
@@ -15,18 +17,18 @@ from residuum.results import Run
 def redundancy_findings(run: Run) -> Iterator[Finding]:
     """The findings for the front of the page, the general ones first."""
     yield _neurons_left(run)
-    yield _reach(run.tables["windows"], float(run.config.get("focus", 0.3)))
+    if not run.tables["windows"].empty:
+        yield _reach(run.tables["windows"], float(run.config.get("focus", 0.3)))
     if constant := run.summary.get("constant neurons"):
-        yield Finding(
-            "Constant neurons",
-            f"{count(constant, 'neuron')} never vary over the corpus. They correlate with nothing, so each of them is "
-            "a cluster of its own and is counted among the neurons left.",
-        )
+        yield _constant(constant, own_clusters=run.config.get("clusters") != "kmeans")
     if "agreement" in run.tables:
         yield _agreement(run.tables["agreement"])
     if "reduction" in run.tables:
         yield _enough_layers(run)
+        if "class_layers" in run.tables:
+            yield Finding("Classes", class_text(run.tables["class_layers"]))
         yield from _reduced(run)
+    yield from (Finding("Data", f"{note}.") for note in run.config.get("notes", []))
 
 
 def _neurons_left(run: Run) -> Finding:
@@ -38,6 +40,13 @@ def _neurons_left(run: Run) -> Finding:
         f"Of {count(total, 'neuron')}, {int(own['neurons']):,} ({own['share']:.0%}) are left at the threshold "
         f"{middle:g}; the largest cluster there has {count(int(own['largest cluster']), 'neuron')}.",
     )
+
+
+def _constant(n: int, own_clusters: bool) -> Finding:
+    text = f"{count(n, 'neuron')} never vary over the corpus. They correlate with nothing"
+    if own_clusters:
+        text += ", so each of them is a cluster of its own and is counted among the neurons left"
+    return Finding("Constant neurons", f"{text}.")
 
 
 def _reach(windows: pd.DataFrame, focus: float) -> Finding:
@@ -62,7 +71,7 @@ def _agreement(table: pd.DataFrame) -> Finding:
 def _enough_layers(run: Run) -> Finding:
     layers = run.tables["layers"]
     enough = layers.loc[layers["enough"], "layer"].tolist()
-    keep = float(run.config.get("keep", 0.99))
+    keep = float(run.config.get("keep_layers", 0.99))
     if not enough:
         return Finding("Layers", f"No layer alone keeps {keep:.0%} of the score of all layers (on dev).")
     return Finding(
@@ -81,7 +90,8 @@ def _reduced(run: Run) -> Iterator[Finding]:
         "All neurons",
         f"A probe on all {oracle['neurons']:,} neurons scores {oracle['test']:.3f} on test"
         + (f" ({CONFIDENCE} interval {bounds})" if bounds else "")
-        + (f"; control task {oracle['control']:.3f}" if oracle["control"] == oracle["control"] else "")
+        + (f"; control task {oracle['control']:.3f}" if _is_number(oracle["control"]) else "")
+        + (f"; random twin {oracle['random_twin']:.3f}" if _is_number(oracle.get("random_twin")) else "")
         + (f"; without activations: {', '.join(beside)}" if beside else "")
         + ".",
     )
@@ -92,6 +102,10 @@ def _reduced(run: Run) -> Iterator[Finding]:
             f"{count(row['neurons'], 'neuron')} ({row['share']:.1%}): {row['test']:.3f} on test, "
             f"{row['test'] - oracle['test']:+.3f} against all neurons{verdict}.",
         )
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and not np.isnan(value)
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
