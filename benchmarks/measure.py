@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,23 +72,32 @@ def minilm() -> Path:
     return Path(spec.origin).parent / "model"
 
 
+def watched(module: str, *arguments: object) -> dict[str, float]:
+    """Run `python -m module arguments`, and return its seconds and the peak memory of it and all its children."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    start, peak = time.perf_counter(), 0.0
+    with tempfile.TemporaryFile("w+") as errors:
+        running = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        while running.poll() is None:
+            peak = max(peak, _held(running))
+            time.sleep(0.1)
+        if running.returncode:
+            errors.seek(0)
+            sys.exit(errors.read())
+    return {"seconds": time.perf_counter() - start, "peak_mb": peak}
+
+
 @contextmanager
 def peak_memory() -> Iterator[Callable[[], float]]:
     """Watch what this process and its children hold (MB, shared pages counted once) above what they began with."""
     process, stop, samples = psutil.Process(), threading.Event(), [0.0]
 
-    def held() -> float:
-        total = 0.0
-        for one in (process, *process.children(recursive=True)):
-            with suppress(psutil.Error):
-                total += one.memory_full_info().pss / 2**20
-        return total
-
     def watch() -> None:
         while not stop.wait(0.05):
-            samples.append(held())
+            samples.append(_held(process))
 
-    start = held()
+    start = _held(process)
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
@@ -95,3 +105,13 @@ def peak_memory() -> Iterator[Callable[[], float]]:
     finally:
         stop.set()
         watcher.join()
+
+
+def _held(process: psutil.Process) -> float:
+    """What a process and its children hold (MB, shared pages counted once)."""
+    total = 0.0
+    with suppress(psutil.Error):
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += one.memory_full_info().pss / 2**20
+    return total

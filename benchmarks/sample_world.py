@@ -1,6 +1,7 @@
 """What the sample teacher knows of every sample task, beside its random twin and what words alone give away.
 
     python benchmarks/sample_world.py [MODEL] [--languages en,de,tr,sw] [--kinds treebank,ner,…] [--size 3000]
+    python benchmarks/sample_world.py --quick     only how long sentences take, and how large the package is
 
 MODEL is the sample teacher by default. Probes see one layer or all of them, at the word, or at the sentence position
 for sentences, pairs and candidates. No content word of the test part is in the training part, except in `copa`, whose
@@ -14,6 +15,7 @@ of the named words. Only translations are not probed: each is looked for among a
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -24,14 +26,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import THREADS
+from measure import THREADS, line, seconds
 
 from residuum.corpus import Corpus
 from residuum.evaluation import corpus_pairs, evaluate_retrieval
 from residuum.maths.probing import Recipe
 from residuum.models import Model, load_model
 from residuum.probes import Probing, probe
-from residuum.samples import sample, teacher_folder
+from residuum.samples import LANGUAGES, sample, sample_text, teacher_folder
 from residuum.tasks import TaskCorpora
 
 TASKS = {  # sample task → probed tasks
@@ -43,6 +45,8 @@ TASKS = {  # sample task → probed tasks
     "tense": ("sentence",),
 }
 TRANSLATION = "translation"
+SENTENCES = 10_000  # that are drawn against the clock
+ROOT = Path(__file__).parent.parent
 RECIPES = {  # of sentences there are few: more passes, a stronger penalty
     "word": (Recipe(epochs=10, standardize=True), (1e-5, 1e-5)),
     "sentence": (Recipe(epochs=60, batch_size=64, standardize=True), (1e-5, 1e-2)),
@@ -78,10 +82,13 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join([*TASKS, TRANSLATION]))
     parser.add_argument("--size", type=int, default=3000, help="training sentences; a third of them test")
     parser.add_argument("--same-lexemes", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
     model = Path(arguments.model or teacher_folder())
-    held = []
+    held = [is_drawn_quickly(), is_small()]
+    if arguments.quick:
+        sys.exit(not all(held))
     for language in arguments.languages.split(","):
         for kind in arguments.kinds.split(","):
             for finding in findings(model, kind, language, arguments.size, apart=not arguments.same_lexemes):
@@ -89,6 +96,23 @@ def main() -> None:
                 held.append(finding.holds)
     print(f"{sum(held)} of {len(held)} held")
     sys.exit(not all(held))
+
+
+def is_drawn_quickly() -> bool:
+    """Whether parallel treebanks, the largest of what is drawn, take as little time as claimed."""
+    taken = seconds(lambda: [sample_text("treebank", language=code, size=SENTENCES) for code in LANGUAGES], repeats=1)
+    return line(f"{SENTENCES:,} parallel sentences with their trees in {len(LANGUAGES)} languages", taken, 20, "s")
+
+
+def is_small() -> bool:
+    """Whether the wheel, built from this checkout, is as small as claimed."""
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet", "--wheel-dir", folder]
+        done = subprocess.run(build, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"The wheel cannot be built: {done.stderr}")
+        (wheel,) = Path(folder).glob("*.whl")
+        return line("the wheel", wheel.stat().st_size / 1e6, 22, "MB")
 
 
 def findings(model: Path, kind: str, language: str, size: int, *, apart: bool) -> Iterator[Finding]:
@@ -119,7 +143,7 @@ def measured(model: Path, corpora: TaskCorpora, name: str, task: str) -> Finding
 
 def named(model: Path, corpora: TaskCorpora, name: str, task: str) -> Finding:
     """F1 of the labels of names in the layer that development data choose, of the twin in its best."""
-    result = probed(model, corpora, task)
+    result = probed(model, corpora, task, random_twin=False)
     twin = probed(load_model(model, random_init=True), corpora, task)
     chosen = result.frame.loc[result.frame["dev"].idxmax(), "features"]
     score = name_scores(result)[chosen]
