@@ -4,6 +4,7 @@ from residuum.training.batches import Batches, ShuffledBatches, StreamBatches, s
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import Training, train
 from residuum.training.optimisation import ParameterGroup, trainable_groups
+from residuum.training.processes import check_abilities, is_main_process, process_count, wait_for_others
 from residuum.training.records import StepLosses
 from residuum.training.settings import TrainingSettings
 
@@ -15,9 +16,13 @@ __all__ = [
     "StreamBatches",
     "Training",
     "TrainingSettings",
+    "check_abilities",
     "discard_checkpoints",
+    "is_main_process",
     "load_checkpoint",
+    "process_count",
     "shuffled_stream",
     "train",
     "trainable_groups",
+    "wait_for_others",
 ]

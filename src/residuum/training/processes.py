@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,26 +23,58 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+def is_main_process() -> bool:
+    """Whether this process writes: the only one, or the first of those that `torchrun` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def process_count() -> int:
+    """How many processes train together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def wait_for_others(device: str) -> None:
+    """Go on when all processes that train together have come here; one alone goes on at once."""
+    if process_count() > 1:
+        from accelerate.state import PartialState
+
+        PartialState(cpu=resolve_device(device).type == "cpu").wait_for_everyone()
+
+
 def start_accelerator(settings: TrainingSettings, device: str, out: Path) -> Accelerator:
     """Accelerate for this run: its device, precision and trackers."""
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState, PartialState
 
     place = resolve_device(device)
-    if settings.precision == "float16" and place.type == "cpu":
-        raise SettingError("precision is 'float16', which a CPU cannot train in; choose bfloat16 or float32.")
+    check_abilities(settings.precision, settings.report_to, place)
     # Both states outlive a run; another precision or device of a later one in the same process would be refused.
     AcceleratorState._reset_state(reset_partial_state=PartialState(cpu=place.type == "cpu").num_processes == 1)
     accelerator = Accelerator(
         mixed_precision=PRECISIONS[settings.precision],
         cpu=place.type == "cpu",
-        log_with=_trackers(settings.report_to),  # pyright: ignore[reportArgumentType]
+        log_with=list(settings.report_to) or None,  # pyright: ignore[reportArgumentType]
         project_dir=out,
         step_scheduler_with_optimizer=False,
     )
     if settings.report_to:
         accelerator.init_trackers("residuum")
     return accelerator
+
+
+def check_abilities(precision: str, report_to: Sequence[str], place: torch.device) -> None:
+    """Whether the device has the precision, and the trackers that are asked for are installed."""
+    if precision == "float16" and place.type == "cpu":
+        raise SettingError("precision is 'float16', which a CPU cannot train in; choose bfloat16 or float32.")
+    if not report_to:
+        return
+    from accelerate.tracking import get_available_trackers
+
+    available = [str(tracker) for tracker in get_available_trackers()]
+    missing = [name for name in report_to if name not in available]
+    if missing:
+        there = ", ".join(available) or "none is installed"
+        raise SettingError(f"report_to names {missing[0]!r}; installed trackers: {there}.")
 
 
 def summed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
@@ -106,15 +139,3 @@ class StopRequest:
     def _restore(self) -> None:
         if self.active:
             signal.signal(signal.SIGINT, self.before)
-
-
-def _trackers(names: Sequence[str]) -> list[str] | None:
-    """The trackers asked for, if they are installed."""
-    from accelerate.tracking import get_available_trackers
-
-    available = [str(tracker) for tracker in get_available_trackers()]
-    missing = [name for name in names if name not in available]
-    if missing:
-        there = ", ".join(available) or "none is installed"
-        raise SettingError(f"report_to names {missing[0]!r}; installed trackers: {there}.")
-    return list(names) or None
