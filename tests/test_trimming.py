@@ -9,12 +9,15 @@ import torch
 import transformers as hf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from residuum.errors import CorpusError, ModelError, SettingError
+from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.results import read_run
+from residuum.samples import sample_text, teacher_folder
 from residuum.trimming import trim
 from residuum.vocabularies import changed_lines, count_pieces, cut_vocabulary
 from teachers import LINES, TEXT, save_teacher, tokenizer_of
+from tiny import save_model
 
 FAMILIES = ("bert", "distilbert", "mpnet", "roberta", "gpt2", "gpt", "xlm-roberta")
 
@@ -101,6 +104,28 @@ def test_several_texts_are_one_union_and_the_same_run_returns_at_once(tmp_path):
     assert (tmp_path / "both" / "model.safetensors").stat().st_mtime_ns == before
 
 
+def test_another_text_of_the_same_name_is_another_run(tmp_path):
+    teacher, text = save_teacher("bert", tmp_path / "teacher", layers=1), tmp_path / "text.txt"
+    text.write_text("\n".join(LINES["en"]), encoding="utf-8")
+    trim(teacher, text, tmp_path / "out")
+    text.write_text("\n".join(LINES["tr"]), encoding="utf-8")
+    with pytest.raises(StoreError, match="holds another run"):
+        trim(teacher, text, tmp_path / "out")
+    again = trim(teacher, text, tmp_path / "out", fresh=True)
+    assert again.run.summary["lines split in another way"] == 0
+
+
+def test_a_model_without_a_pooler_is_trimmed(tmp_path):
+    folder = save_model("bert", tmp_path / "teacher")
+    model = hf.AutoModel.from_pretrained(folder)
+    model.pooler = None
+    model.save_pretrained(folder)
+    (tmp_path / "text.txt").write_text("\n".join(LINES["en"]), encoding="utf-8")
+    trim(folder, tmp_path / "text.txt", tmp_path / "out")
+    _, info = hf.AutoModel.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert {name.partition(".")[0] for name in info["missing_keys"]} == {"pooler"}
+
+
 def test_the_command_line_trims_and_says_what_it_saved(tmp_path):
     teacher = save_teacher("xlm-roberta", tmp_path / "teacher", layers=1)
     (tmp_path / "sw.txt").write_text("\n".join(LINES["sw"] + LINES["tr"]), encoding="utf-8")
@@ -141,3 +166,53 @@ def test_real_text_is_split_as_before(data, real_models):
     vocabulary = cut_vocabulary(tokenizer, count_pieces(tokenizer, lines))
     assert len(vocabulary.kept) < len(tokenizer)
     assert changed_lines(tokenizer, vocabulary, lines) == 0
+
+
+def sample_lines(*languages):
+    return [line for name in languages for line in sample_text("text", language=name, size=300).splitlines() if line]
+
+
+def trained_bpe(lines, size, *, of_bytes):
+    """A BPE tokenizer trained on a text, on its bytes or on its characters."""
+    tokenizer = Tokenizer(models.BPE(unk_token=None if of_bytes else "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel() if of_bytes else pre_tokenizers.Whitespace()
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if of_bytes else []
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<unk>", "<pad>"], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", pad_token="<pad>")
+
+
+def assert_split_as_before(tokenizer, lines):
+    vocabulary = cut_vocabulary(tokenizer, count_pieces(tokenizer, lines))
+    assert len(vocabulary.kept) < len(tokenizer)
+    assert changed_lines(tokenizer, vocabulary, lines) == 0
+    return vocabulary
+
+
+def test_the_sample_teachers_unigram_tokenizer_splits_two_languages_as_before():
+    tokenizer = hf.AutoTokenizer.from_pretrained(teacher_folder())
+    assert type(tokenizer.backend_tokenizer.model).__name__ == "Unigram"
+    vocabulary = assert_split_as_before(tokenizer, sample_lines("en", "tr"))
+    assert changed_lines(tokenizer, vocabulary, sample_lines("sw")) > 0  # of what was cut
+
+
+@pytest.mark.parametrize("of_bytes", [True, False])
+def test_bpe_of_four_languages_splits_one_as_before(of_bytes):
+    tokenizer = trained_bpe(sample_lines("en", "de", "tr", "sw"), 1500, of_bytes=of_bytes)
+    vocabulary = assert_split_as_before(tokenizer, sample_lines("tr"))
+    assert vocabulary.fallback == ("bytes" if of_bytes else "unknown")
+    assert changed_lines(tokenizer, vocabulary, sample_lines("sw")) > 0
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bytes", "characters"])
+def test_real_text_is_split_as_before_by_unigram_and_bpe(data, kind):
+    def lines(language):
+        path = data / "text" / "common_voice" / language / "sentence-collector.txt"
+        return path.read_text(encoding="utf-8").splitlines()[:1500]
+
+    tokenizer = hf.AutoTokenizer.from_pretrained(teacher_folder())
+    if kind != "unigram":
+        tokenizer = trained_bpe([*lines("de"), *lines("tr"), *lines("sw")], 6000, of_bytes=kind == "bytes")
+    assert_split_as_before(tokenizer, lines("tr"))

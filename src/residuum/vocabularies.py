@@ -90,6 +90,8 @@ def cut_model(model: PreTrainedModel, vocabulary: Vocabulary) -> PreTrainedModel
             setattr(config, name, int(new_ids[value]))
     with torch.random.fork_rng(devices=[]):
         small: Any = type(model)(config)
+    if hasattr(small, "pooler") and getattr(model, "pooler", None) is None:
+        small.pooler = None  # taken off when the weights of a model lack it
     small.load_state_dict(_cut_weights(model, small, vocabulary.kept))
     small.tie_weights()
     return small.eval()

@@ -7,6 +7,7 @@ from typing import Any
 from residuum.corpus.files import numbered_lines
 from residuum.corpus.hub import is_hub_name
 from residuum.errors import CorpusError
+from residuum.files import checksum
 
 TEXT_SUFFIXES = (".txt", ".gz", ".xz")
 TEXT_COLUMNS = ("text", "sentence", "content")
@@ -21,6 +22,14 @@ def text_lines(source: str | Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(_raw_lines(source)):
         if text := line.strip():
             yield number, text
+
+
+def text_fingerprint(source: str | Path) -> str | None:
+    """A hash of the files of a text; None for a hub dataset, which is streamed and may change."""
+    path = Path(source)
+    if path.is_dir():
+        return " ".join(checksum(file) for file in sorted(path.iterdir()) if file.suffix in TEXT_SUFFIXES)
+    return checksum(path) if path.is_file() else None
 
 
 def check_text(source: str | Path) -> None:
