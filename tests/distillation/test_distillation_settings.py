@@ -2,7 +2,7 @@
 
 import pytest
 
-from residuum.distillation.presets import HEADLESS, PRESETS, TABLE_4_7, TERMS, in_effect
+from residuum.distillation.presets import HEADLESS, PRESETS, RECIPES, TABLE_4_7, TERMS, in_effect
 from residuum.distillation.settings import merged_settings, read_settings
 from residuum.errors import SettingError
 
@@ -23,13 +23,35 @@ MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": 
         ({"optimiser": {"steps": 0}}, "optimiser.steps: Input should be greater than or equal to 1"),
         ({"recipe": "thesis", "optimiser": {"accumulation": 2}}, "set optimiser.accumulation to 1"),
         ({"evaluation": {"pairs": {"en-fi": ["a", "b"]}}}, "evaluation.pairs.en-fi: fi is not among texts"),
-        ({"studens": {}}, "studens: this key is not known; known keys: teacher, texts, students"),
+        ({"studens": {}}, "studens: this key is not known; known keys: teacher, texts, out, students"),
+        ({"optimiser": {"step": 1}}, "optimiser.step: this key is not known; known keys: steps, learning_rate"),
+        ({"students": {"a": {"language": []}}}, "students.a.language: this key is not known; known keys: languages"),
+        ({"layer_map": {"run": "r", "student": "s", "teacher": "t", "by": "cka"}}, "known keys: run, student, teacher"),
+        ({"share": ["foo"]}, "share: found 'foo'; expected none, embeddings, all, or a list of embeddings, head and"),
+        ({"share": "head"}, "share: found 'head'; expected none, embeddings, all, or a list"),
+        ({"share": ["embeddings", 0]}, "share: found 0; expected"),
+        ({"share": [True]}, "share: found True; expected"),
+        ({"share": ["head"]}, "add embeddings to share or set tie to false"),
+        ({"contrast": {"pairs": {"en-tr": ["a", "b"]}}}, "but the loss has no term contrastive; give it a weight"),
+        (
+            {
+                "preset": None,
+                "losses": {"contrastive": 1},
+                "recipe": "thesis",
+                "contrast": {"pairs": {"en-tr": ["a", "b"]}},
+            },
+            "recipe thesis moves one student after the other, but contrast.pairs compares two; set recipe to corrected",
+        ),
+        ({"preset": None, "losses": {"adversarial": 1}, "texts": {"en": "a"}}, "texts has only en; add another"),
+        ({"recipe": "published", "teacher_cache": "c"}, "recipe published also compares padding"),
+        ({"optimiser": {"clip": 0}}, "optimiser.clip: Input should be greater than 0"),
     ],
 )
 def test_every_fault_names_its_key_and_what_is_allowed(change, message):
     with pytest.raises(SettingError, match="The configuration has") as caught:
         read_settings({**MINIMAL, **change})
     assert message in str(caught.value)
+    assert "constrained" not in str(caught.value)
 
 
 def test_all_faults_are_told_at_once():
@@ -58,6 +80,23 @@ def test_one_student_per_language_unless_all_is_shared():
     assert list(read_settings(MINIMAL).learners) == ["en", "tr"]
     bilingual = read_settings({**MINIMAL, "preset": "bilingual-monoshot"})
     assert {name: one.languages for name, one in bilingual.learners.items()} == {"en-tr": ["en", "tr"]}
+
+
+def test_every_loss_of_the_table_has_a_bilingual_twin():
+    for name in TABLE_4_7:
+        twin = PRESETS[f"bilingual-{name}"]
+        assert (twin.weights, twin.layer_map) == (PRESETS[name].weights, PRESETS[name].layer_map)
+        assert list(read_settings({**MINIMAL, "preset": f"bilingual-{name}"}).learners) == ["en-tr"]
+
+
+def test_gradients_are_clipped_in_the_corrected_recipe_unless_told_otherwise():
+    clips = {recipe: read_settings({**MINIMAL, "recipe": recipe}).clip for recipe in RECIPES}
+    assert clips == {"corrected": 1.0, "thesis": None, "published": None}
+    for value in (None, 3.0):
+        chosen = {**MINIMAL, "recipe": "thesis", "optimiser": {"clip": value}}
+        assert read_settings(chosen).clip == value
+        again = read_settings(read_settings(chosen).model_dump())
+        assert again.clip == value
 
 
 def test_published_weights_are_those_of_the_thesis_code():

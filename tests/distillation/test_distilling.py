@@ -14,10 +14,15 @@ from safetensors.torch import load_file
 
 from residuum.cli import main
 from residuum.distillation import distill
-from residuum.distillation.distilling import plan
-from residuum.errors import ModelError, SettingError, StoreError
+from residuum.distillation.distilling import _known_print, plan, run_identity
+from residuum.distillation.preparation import prepare
+from residuum.distillation.settings import read_settings
+from residuum.distillation.steps import Step
+from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.reports.sections import section
 from residuum.results import read_run
+from teachers import LINES
+from tiny import save_model
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -146,10 +151,162 @@ def test_the_command_line_plans_and_refuses_in_one_line(values, monkeypatch, cap
     assert "student layers 1 learn from no layer" in capfd.readouterr().out
     assert command(tmp_path / "c.yaml", *common) == 1
     assert capfd.readouterr().err == (
-        "residuum: No folder to write was given; add --out, or --dry-run to see what the run would cost.\n"
+        "residuum: No folder to write was given; pass out (--out), write `out:` into the configuration, or look at the "
+        "plan (--dry-run) first.\n"
     )
+    named = {"text": config["text"], "optimiser": config["optimiser"], "out": str(tmp_path / "named")}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(named))
+    assert command(tmp_path / "c.yaml", *common, "--trim-vocabulary") == 0
+    shown = capfd.readouterr().out
+    assert f"Student en is in {tmp_path / 'named' / 'students' / 'en'}." in shown
+    saved = read_run(tmp_path / "named").summary["trimming"]["en"]["parameters saved"]
+    assert f"Trimming saved {saved:,} parameters of student en; characters without a piece become unknown." in shown
     assert command("--teacher", "t", "--preset", "hinton", "--out", tmp_path / "x") == 1
     assert "texts: Field required" in capfd.readouterr().err
+
+
+def test_the_folder_stands_in_the_settings_or_beside_them(values, tmp_path):
+    config = values(out=str(tmp_path / "named"))
+    assert distill(config, device="cpu", progress=False).folder == tmp_path / "named"
+    assert distill(config, tmp_path / "given", device="cpu", progress=False).folder == tmp_path / "given"
+    (tmp_path / "named").rename(tmp_path / "moved")
+    assert distill(config, tmp_path / "moved", device="cpu", progress=False).run.summary["steps"] == 3  # the same run
+    with pytest.raises(SettingError, match="No folder to write was given"):
+        distill(values(), device="cpu")
+
+
+@pytest.fixture
+def headless(tmp_path):
+    """A teacher whose checkpoint has neither a head nor a pooler."""
+    folder = save_model("bert", tmp_path / "headless")
+    model = hf.AutoModel.from_pretrained(folder)
+    model.pooler = None
+    model.save_pretrained(folder)
+    return folder
+
+
+def stop_at(monkeypatch, step):
+    """Let the losses of a step fail, as a kill between two checkpoints would."""
+    calls, original = [], Step.__call__
+
+    def call(self, batches):
+        calls.append(1)
+        if len(calls) == step:
+            raise RuntimeError("stopped")
+        return original(self, batches)
+
+    monkeypatch.setattr(Step, "__call__", call)
+
+
+THIN = {"shape": {"hidden_size": 8, "heads": 2}, "initialise": "random"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"preset": "tinybert", "headless": True}, id="a teacher without head and pooler"),
+        pytest.param({**THIN, "preset": "monoshot"}, id="thinner students with projections"),
+        pytest.param({"preset": "monoshot", "teacher_cache": "cache"}, id="a cache that is half filled"),
+    ],
+)
+def test_a_run_that_was_stopped_goes_on_to_the_same_weights(values, headless, changes, monkeypatch, tmp_path):
+    if changes.pop("headless", False):
+        changes["teacher"] = str(headless)
+    config = values(**changes, optimiser={"steps": 9, "log_every": 3, "checkpoint_every": 2})
+
+    def run(name):
+        cache = {"teacher_cache": str(tmp_path / name / "cache")} if "teacher_cache" in config else {}
+        distill({**config, **cache}, tmp_path / name, device="cpu", progress=False)
+
+    run("whole")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
+        stop_at(patch, 6)
+        run("stopped")
+    assert [f.name for f in (tmp_path / "stopped" / "checkpoints").glob("step-*")] == ["step-000000004"]
+    run("stopped")
+    whole, stopped = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
+    for name in whole:
+        assert whole[name].keys() == stopped[name].keys()
+        assert all(torch.equal(stopped[name][key], value) for key, value in whole[name].items())
+
+
+def test_a_warm_up_in_steps_counts_steps_and_not_turns(values, tmp_path):
+    """recipe thesis: two turns a step, rates 0, ¼, ½, ¾ and then 1."""
+    optimiser = {"steps": 3, "log_every": 1, "warmup": 2, "schedule": "constant", "learning_rate": 1.0e-3}
+    result = distill(values(recipe="thesis", preset="hinton", optimiser=optimiser), tmp_path, progress=False)
+    rates = result.losses.query("term == 'learning_rate'").groupby("step")["value"].mean()
+    assert rates.tolist() == pytest.approx([0.125e-3, 0.625e-3, 1e-3])
+
+
+def test_what_trimming_saved_is_the_difference_of_the_parameters(values, tmp_path):
+    for tie in (True, False):
+        whole, small = (
+            distill(values(tie=tie, vocabulary={"trim": trim}), tmp_path / f"{tie} {trim}", progress=False)
+            for trim in (False, True)
+        )
+        counts = [run.run.tables["parameters"].set_index("part")["parameters"] for run in (whole, small)]
+        assert "trimming" not in whole.run.summary
+        for name, found in small.run.summary["trimming"].items():
+            assert found["parameters saved"] == counts[0][name] - counts[1][name] > 0
+            assert found["pieces after"] < found["pieces before"] == 107
+            assert found["characters without a piece become"] == "unknown"
+            card = (small.students[name] / "README.md").read_text()
+            assert f"which saves {found['parameters saved']:,} parameters; characters without a piece" in card
+
+
+def test_retrieval_averages_the_blocks_and_not_the_embeddings(values, texts):
+    prepared = prepare(read_settings(values(evaluation={"pairs": {"tr-en": [texts["tr"], texts["en"]]}})), "cpu")
+    student, monitor = prepared.students[0], prepared.monitor
+    batch = monitor.encoders["en"].plain(LINES["en"][:1])
+    with torch.no_grad():
+        hidden = student.model.module(**batch, output_hidden_states=True).hidden_states
+        vectors = monitor._vectors(student, "en", LINES["en"][:1])
+    torch.testing.assert_close(vectors[0], (hidden[1][0].mean(0) + hidden[2][0].mean(0)) / 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"report_to": ["telegraph"]}, SettingError, "report_to names 'telegraph'; installed trackers"),
+        ({"optimiser": {"precision": "float16"}}, SettingError, "a CPU cannot train in"),
+        ({"evaluation": {"pairs": {"en-tr": ["no/such/en.txt", "no/such/tr.txt"]}}}, CorpusError, "does not exist"),
+        (
+            {"losses": {"contrastive": 1}, "contrast": {"pairs": {"en-tr": ["no/such/en.txt", "no/such/tr.txt"]}}},
+            CorpusError,
+            "does not exist",
+        ),
+    ],
+)
+def test_what_cannot_be_done_here_is_told_before_the_teacher_is_loaded(values, change, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        distill(values(teacher=str(tmp_path / "none"), **change), tmp_path, device="cpu")
+
+
+def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
+    for language, line in (("en", LINES["en"][0]), ("tr", "東京 は 日本 の 首都 です 。")):
+        (tmp_path / f"{language}.txt").write_text(f"{line}\n" * 3, encoding="utf-8")
+    pairs = {"tr-en": [str(tmp_path / "tr.txt"), str(tmp_path / "en.txt")]}
+    for share in ("none", "embeddings"):
+        changes = {"losses": {"mlm": 0.5, "contrastive": 0.5}, "vocabulary": {"trim": True}, "share": share}
+        prepared = prepare(read_settings(values(contrast={"pairs": pairs}, **changes)), "cpu")
+        tokens = prepared.tokenizer("東京 は 日本", add_special_tokens=False)["input_ids"]
+        assert set(tokens) <= set(prepared.vocabularies["tr"].kept)
+        assert (set(tokens) <= set(prepared.vocabularies["en"].kept)) == (share == "embeddings")
+
+
+def test_another_text_of_the_same_name_is_another_run(values, tmp_path):
+    (tmp_path / "en.txt").write_text("\n".join(LINES["en"] * 5), encoding="utf-8")
+    config = values(texts={"en": str(tmp_path / "en.txt")}, preset="hinton")
+    distill(config, tmp_path / "out", device="cpu", progress=False)
+    (tmp_path / "en.txt").write_text("\n".join(LINES["tr"] * 5), encoding="utf-8")
+    with pytest.raises(StoreError, match="holds another run"):
+        distill(config, tmp_path / "out", device="cpu", progress=False)
+
+
+def test_a_hub_dataset_has_no_fingerprint_and_the_card_says_so():
+    config = {"teacher": "t", "texts": {"en": "owner/name"}, "preset": "hinton"}
+    assert run_identity(read_settings(config))["fingerprints"] == {"en": None}
+    assert _known_print(None) == "no fingerprint is known: a hub dataset may change"
 
 
 def test_a_teacher_without_a_head_is_offered_presets_that_need_none(values, tiny_folder, tmp_path):

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers as hf
 
+from residuum.distillation import distill
 from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import prepare
 from residuum.distillation.presets import PRESETS
@@ -18,7 +20,7 @@ from residuum.training import train, trainable_groups
 from residuum.training.settings import TrainingSettings
 
 
-def plain_loss(prepared, module, batch):
+def plain_loss(prepared, module, batch, project=lambda layer, states: states):
     """Hinton + hidden MSE as the formulas say: whole logits, boolean indexing, no chunks, no sharing of work."""
     weights, layers = prepared.objective.weights, prepared.objective.layers
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "output_hidden_states": True}
@@ -31,7 +33,8 @@ def plain_loss(prepared, module, batch):
     temperature = prepared.objective.temperature
     soft = losses.soft_divergence(student.logits[compared], teacher.logits[compared], temperature).mean()
     hidden = sum(
-        (student.hidden_states[m][mask] - teacher.hidden_states[n][mask]).square().mean() for m, n in layers.items()
+        (project(m, student.hidden_states[m][mask]) - teacher.hidden_states[n][mask]).square().mean()
+        for m, n in layers.items()
     )
     return weights["mlm"] * mlm + weights["soft"] * soft + weights["hidden_mse"] * hidden
 
@@ -40,6 +43,11 @@ def copied_students(prepared):
     """Copies of the students that still share among themselves what the students share."""
     modules = {student.name: student.model.module for student in prepared.students}
     return copy.deepcopy(modules)
+
+
+def plain_optimiser(modules):
+    """AdamW as torch has it: all parameters are decayed."""
+    return torch.optim.AdamW({id(p): p for m in modules.values() for p in m.parameters()}.values(), lr=2e-4)
 
 
 def optimiser_of(modules):
@@ -74,9 +82,12 @@ def assert_same_weights(modules, copies):
     assert moved
 
 
-def test_two_students_with_shared_embeddings_equal_a_hand_written_step(settings, tmp_path):
+@pytest.mark.parametrize(
+    ("share", "tie"), [("embeddings", True), (["embeddings", "head", 1], True), (["head", 1], False)]
+)
+def test_two_students_with_shared_parts_equal_a_hand_written_step(settings, share, tie, tmp_path):
     """Shared parameters get the sum of both gradients, have one optimiser state and are moved once a step."""
-    prepared = prepare(settings(preset="hinton+hidden"), "cpu")
+    prepared = prepare(settings(preset="hinton+hidden", share=share, tie=tie), "cpu")
     copies = copied_students(prepared)
     optimiser = optimiser_of(copies)
     for step in range(3):
@@ -88,8 +99,34 @@ def test_two_students_with_shared_embeddings_equal_a_hand_written_step(settings,
     trained(prepared, tmp_path)
     modules = {student.name: student.model.module for student in prepared.students}
     assert_same_weights(modules, copies)
+    one, other = modules.values()
+    assert (one.get_input_embeddings().weight is other.get_input_embeddings().weight) == ("embeddings" in share)
+    assert (one.lm_head is other.lm_head) == ("head" in share)
+    blocks = [module.base_model.encoder.layer for module in (one, other)]
+    assert (blocks[0][0] is blocks[1][0]) == (1 in list(share))
+    assert blocks[0][1] is not blocks[1][1]
     words = [copies[name].get_input_embeddings().weight for name in copies]
-    assert words[0] is words[1]
+    assert (words[0] is words[1]) == ("embeddings" in share)
+
+
+def test_thinner_students_and_their_projections_equal_a_hand_written_step(settings, tmp_path):
+    thin = settings(preset="hinton+hidden", shape={"hidden_size": 8}, initialise="random")
+    prepared = prepare(thin, "cpu")
+    copies = copy.deepcopy({**prepared.modules})
+    assert {"projections of en", "projections of tr"} < set(copies)
+    optimiser = optimiser_of(copies)
+    for step in range(3):
+        optimiser.zero_grad()
+        for language, own in prepared.batches(step).items():
+            project = copies[f"projections of {language}"].linear
+            plain_loss(prepared, copies[language], own, lambda m, x, project=project: project[str(m)](x)).backward()
+        optimiser.step()
+    before = {name: module.state_dict() for name, module in copy.deepcopy(prepared.modules).items()}
+    trained(prepared, tmp_path)
+    assert_same_weights(prepared.modules, copies)
+    for name, module in prepared.modules.items():
+        moved = [key for key, value in module.state_dict().items() if not torch.equal(value, before[name][key])]
+        assert moved, f"{name} did not move"
 
 
 def test_algorithm_1_step_for_step(settings, tmp_path):
@@ -97,7 +134,7 @@ def test_algorithm_1_step_for_step(settings, tmp_path):
     students = {"both": {"languages": ["en", "tr"]}, "tr": {"languages": ["tr"]}}
     prepared = prepare(settings(preset="hinton+hidden", recipe="thesis", students=students), "cpu")
     copies = copied_students(prepared)
-    optimiser = optimiser_of(copies)
+    optimiser = plain_optimiser(copies)
     for step in range(3):
         batches = prepared.batches.batches(step)
         for language in ("en", "tr"):
@@ -108,6 +145,36 @@ def test_algorithm_1_step_for_step(settings, tmp_path):
                     optimiser.step()
     trained(prepared, tmp_path, turns=3)
     assert_same_weights({student.name: student.model.module for student in prepared.students}, copies)
+
+
+def test_algorithm_1_with_nothing_but_defaults(values, tmp_path):
+    """`distill` in recipe thesis: plain AdamW of table 4.2, linear decay after a tenth of warm-up, no clipping."""
+    config = values(preset="hinton", recipe="thesis", optimiser={"steps": 4})
+    prepared = prepare(read_settings(config), "cpu")
+    copies, turns = copied_students(prepared), 8
+    optimiser = plain_optimiser(copies)
+    schedule = hf.get_linear_schedule_with_warmup(optimiser, 1, turns)
+    weights, norms = prepared.objective.weights, []
+    for turn in range(turns):
+        language = ("en", "tr")[turn % 2]
+        optimiser.zero_grad(set_to_none=True)
+        batch = prepared.batches.batches(turn // 2)[language]
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        with torch.no_grad():
+            theirs = prepared.teacher.model.module(**inputs).logits
+        mine = copies[language](**inputs).logits
+        real, masked = batch["attention_mask"].bool(), batch["labels"] != IGNORED
+        soft = losses.soft_divergence(mine[real], theirs[real], 4.0).mean()
+        loss = weights["mlm"] * F.cross_entropy(mine[masked], batch["labels"][masked]) + weights["soft"] * soft
+        loss.backward()
+        gradients = [p.grad for p in copies[language].parameters() if p.grad is not None]
+        norms.append(float(torch.nn.utils.get_total_norm(gradients)))
+        optimiser.step()
+        schedule.step()
+    assert max(norms) > 1.01  # a bound of 1 would have shown
+    result = distill(config, tmp_path, device="cpu", progress=False)
+    written = {name: hf.AutoModelForMaskedLM.from_pretrained(folder) for name, folder in result.students.items()}
+    assert_same_weights(written, copies)
 
 
 def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
@@ -190,6 +257,19 @@ def test_the_teacher_runs_once_per_batch_in_eval_mode_without_gradients(settings
     assert all(p.grad is None for p in prepared.teacher.model.module.parameters())
 
 
+@pytest.mark.parametrize("recipe", ["thesis", "published"])
+def test_students_that_are_moved_one_after_the_other_share_a_lesson(settings, recipe, monkeypatch):
+    students = {"a": {"languages": ["en", "tr"]}, "b": {"languages": ["en"]}, "c": {"languages": ["en"]}}
+    prepared = prepare(settings(students=students, recipe=recipe), "cpu")
+    runs = []
+    original = Teacher._run
+    monkeypatch.setattr(Teacher, "_run", lambda *arguments: runs.append(1) or original(*arguments))
+    for position in range(8):  # two steps: en/a, en/b, en/c, tr/a, each with copies of the tensors, as a GPU gets them
+        batch = prepared.batches(position)
+        prepared.step({key: {name: t.clone() for name, t in own.items()} for key, own in batch.items()})
+    assert len(runs) == 4
+
+
 def test_a_trimmed_vocabulary_gives_the_losses_of_the_same_pieces(settings):
     """MLM and soft targets over the kept pieces only; all other terms are unchanged."""
     whole, small = (prepare(settings(vocabulary={"trim": trim}), "cpu") for trim in (False, True))
@@ -211,13 +291,64 @@ def test_a_trimmed_vocabulary_gives_the_losses_of_the_same_pieces(settings):
     torch.testing.assert_close(after["mlm en/en"], F.cross_entropy(logits[masked], labels), rtol=1e-4, atol=1e-5)
 
 
-def test_a_cached_lesson_is_the_lesson(settings, tmp_path, monkeypatch):
-    prepared = prepare(settings(teacher_cache=str(tmp_path / "cache")), "cpu")
-    first = prepared.step(prepared.batches(0))
-    assert len(list(Path(tmp_path / "cache").glob("*.safetensors"))) == 2
+def numbers(prepared):
+    """The terms of the first step, by number; GPT-2's students drop out the same states each time."""
+    torch.manual_seed(0)
+    return {name: float(value) for name, value in prepared.step(prepared.batches(0)).terms.items()}
+
+
+EVERYTHING = {
+    "preset": None,
+    "losses": {
+        "mlm": 0.2,
+        "soft": 0.2,
+        "contrastive": 0.1,
+        **dict.fromkeys(("hidden_mse", "attention_mse", "attention_kl", "value_relation", "embedding_mse"), 0.1),
+    },
+}
+
+
+@pytest.mark.parametrize("family", ["xlm-roberta", "mpnet", "gpt2"])
+def test_a_cached_lesson_is_the_lesson(settings, family, tmp_path, monkeypatch):
+    plain = prepare(settings(family, **EVERYTHING), "cpu")
+    expected = numbers(plain)
+    prepared = prepare(settings(family, **EVERYTHING, teacher_cache=str(tmp_path / "cache")), "cpu")
+    assert numbers(prepared) == pytest.approx(expected, rel=1e-6)
+    lines = {tuple(row) for batch in prepared.batches(0).values() for row in batch["input_ids"].tolist()}
+    assert len(list(Path(tmp_path / "cache").rglob("*.safetensors"))) == len(lines)
     monkeypatch.setattr(Teacher, "_run", lambda *_: pytest.fail("the teacher ran again"))
-    again = prepared.step(prepared.batches(0))
-    assert {k: float(v) for k, v in first.terms.items()} == {k: float(v) for k, v in again.terms.items()}
+    assert numbers(prepared) == pytest.approx(expected, rel=1e-6)
+
+
+def count_of_runs(prepared, monkeypatch, positions):
+    runs = []
+    with monkeypatch.context() as patch:
+        original = Teacher._run
+        patch.setattr(Teacher, "_run", lambda *arguments: runs.append(1) or original(*arguments))
+        for position in positions:
+            prepared.step(prepared.batches(position))
+    return len(runs)
+
+
+@pytest.mark.parametrize("new_masks", [False, True])
+def test_lines_are_cached_so_that_shuffled_epochs_find_them(settings, new_masks, tmp_path, monkeypatch):
+    """18 lines in batches of 3: an epoch is 6 steps of two languages, the next one has other batches."""
+    text = {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8, "new_masks_each_epoch": new_masks}
+    prepared = prepare(settings(text=text, teacher_cache=str(tmp_path)), "cpu")
+    first, second = (
+        [prepared.batches(p)["en"]["input_ids"].tolist() for p in epoch] for epoch in (range(6), range(6, 12))
+    )
+    assert not [batch for batch in second if batch in first]
+    assert count_of_runs(prepared, monkeypatch, range(6)) == 12
+    assert count_of_runs(prepared, monkeypatch, range(6, 12)) == (12 if new_masks else 0)
+
+
+def test_lessons_of_another_precision_are_not_taken(settings, tmp_path, monkeypatch):
+    prepared = prepare(settings(teacher_cache=str(tmp_path)), "cpu")
+    assert count_of_runs(prepared, monkeypatch, [0, 0]) == 2
+    with torch.autocast("cpu", torch.bfloat16):
+        assert count_of_runs(prepared, monkeypatch, [0, 0]) == 2
+    assert count_of_runs(prepared, monkeypatch, [0]) == 0
 
 
 def test_options_that_align_students(settings, texts):

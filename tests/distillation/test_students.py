@@ -1,11 +1,19 @@
 """Students: weights by the layer map, shared parts that are one, counts without duplicates, essential neurons."""
 
+import numpy as np
 import pytest
 import torch
+import transformers as hf
 
+from residuum.comparison import compare
+from residuum.corpus import Corpus
+from residuum.distillation.essential import EssentialNeurons, narrowed_weights
 from residuum.distillation.preparation import prepare
 from residuum.distillation.students import parameter_counts
 from residuum.errors import ModelError, SettingError
+from residuum.models import load_model
+from residuum.surgery import keep_layers, load_whole, save_whole
+from teachers import LINES, save_teacher
 
 
 def students_of(settings):
@@ -98,6 +106,47 @@ def test_a_narrower_student_starts_from_essential_neurons_of_the_residual_stream
         assert torch.equal(own[-1], last_norm[-1][columns])
 
 
+def test_essential_neurons_keep_whole_heads_whatever_the_teachers_number_divides(settings, tmp_path):
+    """3 heads of 8 neurons: 16 neurons are 2 heads, although 3 heads cannot divide 16."""
+    teacher = save_teacher("xlm-roberta", tmp_path, hidden_size=24, num_attention_heads=3)
+    narrow = {"shape": {"hidden_size": 16}, "initialise": "neurons"}
+    _, models = students_of(settings(teacher=str(teacher), preset="hinton+hidden", **narrow))
+    assert (models["en"].hidden_size, models["en"].n_heads) == (16, 2)
+    with pytest.raises(SettingError, match="attention_mse compares head by head, but the students have 2 heads"):
+        students_of(settings(teacher=str(teacher), preset="monoshot", **narrow))
+    shallow = {"shape": {"intermediate_size": 10}, "initialise": "neurons"}  # all heads stay, so they can be compared
+    prepared, _ = students_of(settings(teacher=str(teacher), preset="monoshot", **shallow))
+    assert torch.isfinite(prepared.step(prepared.batches(0)).total)
+
+
+def test_weights_are_narrowed_on_the_device_that_they_are_on(teacher_folder):
+    teacher = hf.AutoModelForMaskedLM.from_pretrained(teacher_folder("xlm-roberta")).to("meta")
+    kept = EssentialNeurons(np.arange(8), heads=1, head_size=8, inner=10)
+    narrow = narrowed_weights(teacher.state_dict(), kept)
+    assert {value.device.type for value in narrow.values()} == {"meta"}
+    assert narrow["roberta.encoder.layer.0.intermediate.dense.weight"].shape == (10, 8)
+
+
+def test_a_measured_map_is_read_from_a_run_of_compare(settings, teacher_folder, tmp_path):
+    """A model of the teacher's first two blocks has the teacher's own layers 1 and 2, which are found."""
+    teacher = teacher_folder("xlm-roberta")
+    small, tokenizer = load_whole(teacher)
+    keep_layers(small, [1, 2])
+    save_whole(small, tokenizer, tmp_path / "small")
+    sentences = [line.split() for lines in LINES.values() for line in lines]
+    corpus = Corpus(name="lines", sentences=sentences)
+    models = [load_model(folder, device="cpu") for folder in (teacher, tmp_path / "small")]
+    compare(models, corpus, measures="cka", out=tmp_path / "run", groups=2, workers=1, progress=False)
+    choice = {"run": str(tmp_path / "run"), "student": "small", "teacher": "xlm-roberta"}
+    prepared, students = students_of(settings(layer_map=choice, initialise_map=choice))
+    assert prepared.objective.layers == {1: 1, 2: 2}
+    for layer in (1, 2):
+        for key, value in block(students["en"], layer).items():
+            assert torch.equal(value, block(prepared.teacher.model, layer)[key])
+    with pytest.raises(SettingError, match="does not compare large"):
+        students_of(settings(layer_map={**choice, "student": "large"}))
+
+
 def test_shapes_that_cannot_be_built_say_what_to_change(settings):
     with pytest.raises(SettingError, match="Set initialise to neurons or random"):
         students_of(settings(shape={"hidden_size": 8}))
@@ -109,6 +158,8 @@ def test_shapes_that_cannot_be_built_say_what_to_change(settings):
         students_of(settings(shape={"hidden_size": 8, "heads": 1}, initialise="random"))
     with pytest.raises(SettingError, match="student of 9 layers cannot learn from a teacher of 4"):
         students_of(settings(shape={"layers": 9}))
+    with pytest.raises(SettingError, match="attention_mse compares head by head, but the students have 1 heads"):
+        students_of(settings(shape={"hidden_size": 8}, initialise="neurons"))
     with pytest.raises(SettingError, match="share names layer 7"):
         students_of(settings(share=[7]))
     with pytest.raises(SettingError, match="leaves layers without weights"):

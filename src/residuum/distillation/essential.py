@@ -69,7 +69,7 @@ def essential_neurons(
 
 def narrowed_weights(weights: Mapping[str, Tensor], kept: EssentialNeurons) -> dict[str, Tensor]:
     """The weights of the kept neurons, heads and inner neurons."""
-    neurons = torch.from_numpy(kept.neurons)
+    neurons = torch.from_numpy(kept.neurons).to(next(iter(weights.values())).device)
     of_block: dict[str, dict[str, Tensor]] = {}
     narrow = {}
     for key, value in weights.items():
@@ -131,7 +131,7 @@ def _largest(block: str, weights: Mapping[str, Tensor], kept: EssentialNeurons) 
     by_head = out["rh"].square().sum(dim=0).view(-1, kept.head_size).sum(dim=1)
     heads = by_head.topk(kept.heads).indices.sort().values
     inner = out["ri"].square().sum(dim=0).topk(kept.inner).indices.sort().values
-    places = heads[:, None] * kept.head_size + torch.arange(kept.head_size)
+    places = heads[:, None] * kept.head_size + torch.arange(kept.head_size, device=heads.device)
     return {"h": places.reshape(-1), "i": inner}
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
+from residuum.distillation.tables import trimming_table
 from residuum.files import whole_file
 from residuum.onnx_graphs import write_graph
 from residuum.surgery import save_whole
@@ -93,7 +94,7 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         layers=student.model.n_layers,
         width=student.model.hidden_size,
         pieces=module.config.vocab_size,
-        trimmed=" (those of its texts)" if student.name in prepared.vocabularies else "",
+        trimmed=_trimmed(prepared, student),
         recipe=settings.recipe,
         loss=settings.preset or "own weights",
         weights=", ".join(f"{term} {weight:.4g}" for term, weight in prepared.objective.weights.items()),
@@ -106,6 +107,18 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         temperature=prepared.objective.temperature,
         data="\n".join(f"- {language}: {texts[language]}" for language in student.languages),
         scores="\n".join(f"- {name}: {value:.4g}" for name, value in own.items()) or "None were measured.",
+    )
+
+
+def _trimmed(prepared: Prepared, student: Student) -> str:
+    """What trimming left of the vocabulary and what it saved; nothing where it was not trimmed."""
+    found = trimming_table(prepared).get(student.name)
+    if found is None:
+        return ""
+    return (
+        f" of the teacher's {found['pieces before']:,}, those of its texts, which saves "
+        f"{found['parameters saved']:,} parameters; characters without a piece become "
+        f"{found['characters without a piece become']}"
     )
 
 

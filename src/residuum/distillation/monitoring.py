@@ -62,11 +62,11 @@ class Monitor:
         return cosine_ranks(sides[0], sides[1])
 
     def _vectors(self, student: Student, language: str, texts: Sequence[str]) -> Tensor:
-        """The mean state of each sentence, averaged over the layers."""
+        """The mean state of each sentence, averaged over the blocks as `evaluate retrieval --layers all` does."""
         batch = self._moved(self.encoders[language].plain(texts))
         states = student.run(batch, attention=False).hidden
         mask = batch["attention_mask"].bool()
-        return torch.stack([mean_pool(layer, mask) for layer in states]).mean(dim=0).float().cpu()
+        return torch.stack([mean_pool(layer, mask) for layer in states[1:]]).mean(dim=0).float().cpu()
 
     def _moved(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor.to(self.device) for name, tensor in batch.items()}

@@ -71,8 +71,12 @@ class LanguageModel:
     """A transformers model with (or without) a language-model head."""
 
     module: PreTrainedModel
-    head: Head | None
     causal: bool
+
+    @property
+    def head(self) -> Head | None:
+        """The head that the module has now: students that come to share one get another than they were built with."""
+        return None if self.base is self.module else find_head(self.module)
 
     @property
     def base(self) -> nn.Module:
@@ -120,10 +124,9 @@ def language_model(module: PreTrainedModel, *, attention: bool = False) -> Langu
     if attention and not _is_mpnet(base):
         _let_attention_be_recorded()
         module.set_attn_implementation(RECORDING)
-    head = None if base is module else find_head(module)
-    model = LanguageModel(module, head, is_causal(base))
-    if head is not None:
-        _check_head(model)
+    model = LanguageModel(module, is_causal(base))
+    if model.head is not None:
+        _check_head(model, model.head)
     return model
 
 
@@ -147,13 +150,12 @@ def find_head(module: nn.Module) -> Head:
 
 
 @torch.inference_mode()
-def _check_head(model: LanguageModel) -> None:
+def _check_head(model: LanguageModel, head: Head) -> None:
     was_training = model.module.training
     model.module.eval()
     batch = probe_batch(model.module)
-    assert model.head is not None
     states = model.run(batch["input_ids"], batch["attention_mask"]).hidden[-1].flatten(0, 1)
-    mine, theirs = model.head.projection(model.head.transform(states)), model.module(**batch).logits.flatten(0, 1)
+    mine, theirs = head.projection(head.transform(states)), model.module(**batch).logits.flatten(0, 1)
     model.module.train(was_training)
     if not torch.allclose(mine, theirs, atol=TOLERANCE, rtol=TOLERANCE):
         raise ModelError(f"The head of {type(model.module).__name__} does more than is known; it cannot be distilled.")

@@ -18,10 +18,10 @@ from residuum.distillation.monitoring import Monitor
 from residuum.distillation.networks import LanguageModel, language_model
 from residuum.distillation.objective import Objective, Projections
 from residuum.distillation.presets import ATTENTION_TERMS, HEAD_TERMS, HEADLESS
-from residuum.distillation.settings import DistillSettings, LayerChoice, MeasuredMap, ShapeSettings
+from residuum.distillation.settings import DistillSettings, LayerChoice, MeasuredMap
 from residuum.distillation.steps import Step, Student
-from residuum.distillation.students import Initialisation, build_student, share_parts, student_config
-from residuum.distillation.teaching import Teacher
+from residuum.distillation.students import Initialisation, build_student, share_parts, student_config, whole_shape
+from residuum.distillation.teaching import Memory, Teacher
 from residuum.distillation.texts import (
     Encoder,
     LanguageBatches,
@@ -32,10 +32,16 @@ from residuum.distillation.texts import (
 )
 from residuum.errors import ModelError, SettingError
 from residuum.maths.layer_maps import LayerMap, layer_map, measured_map, published_uniform
-from residuum.models import clear_loading_errors, load_tokenizer, resolve_device, weights_fingerprint
+from residuum.models import (
+    check_no_fresh_weights,
+    clear_loading_errors,
+    load_tokenizer,
+    resolve_device,
+    weights_fingerprint,
+)
 from residuum.onnx_graphs import check_packages
 from residuum.results import read_run
-from residuum.training import ParameterGroup, trainable_groups
+from residuum.training import ParameterGroup, check_abilities, trainable_groups
 from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 
 if TYPE_CHECKING:
@@ -75,8 +81,13 @@ class Prepared:
         return language_student_pairs(self.settings)
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """Each parameter once. `published` stepped tied weights twice, which twice the rate stands for."""
+        """Each parameter once. `published` stepped tied weights twice, which twice the rate stands for.
+
+        The thesis' plain AdamW decays all parameters; `corrected` leaves out vectors.
+        """
         groups = trainable_groups(*self.modules.values())
+        if self.settings.recipe != "corrected":
+            groups = [ParameterGroup([p for group in groups for p in group.parameters])]
         if self.settings.recipe != "published" or not self.settings.tie:
             return groups
         tied = {id(s.model.head.decoder.weight) for s in self.students if s.model.head is not None}
@@ -90,24 +101,25 @@ class Prepared:
 
 def prepare(settings: DistillSettings, device: str = "auto") -> Prepared:
     """Check texts and settings, load the teacher, build the students."""
-    if settings.onnx:
-        check_packages()
+    place = resolve_device(device)
+    _check_machine(settings, place)
     for source in settings.texts.values():
         check_text(source)
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
-    place = resolve_device(device)
-    model, tokenizer = load_teacher(settings)
-    model.module.to(device=place)  # pyright: ignore[reportCallIssue]
-    objective = make_objective(settings, model)
-    vocabularies = _vocabularies(settings, tokenizer)
-    encoders = _encoders(settings, model, tokenizer, vocabularies)
-    students = _students(settings, model, objective, encoders, vocabularies, place)
-    batches = LanguageBatches(settings.texts, encoders, settings.text, settings.contrast.pairs)
-    cache = Path(settings.teacher_cache) if settings.teacher_cache else None
-    teacher = Teacher(model, objective, weights_fingerprint(model.module), cache)
+    translations = {pair: translation_pairs(files) for pair, files in settings.contrast.pairs.items()}
     monitored = {
         pair: translation_pairs(files)[: settings.evaluation.lines] for pair, files in settings.evaluation.pairs.items()
     }
+    model, tokenizer = load_teacher(settings)
+    model.module.to(device=place)  # pyright: ignore[reportCallIssue]
+    objective = make_objective(settings, model)
+    vocabularies = _vocabularies(settings, tokenizer, translations)
+    encoders = _encoders(settings, model, tokenizer, vocabularies)
+    students = _students(settings, model, objective, encoders, vocabularies, place)
+    batches = LanguageBatches(settings.texts, encoders, settings.text, translations)
+    cache = Path(settings.teacher_cache) if settings.teacher_cache else None
+    memory = None if settings.recipe == "corrected" else Memory()
+    teacher = Teacher(model, objective, weights_fingerprint(model.module), cache, memory)
     return Prepared(
         settings=settings,
         teacher=teacher,
@@ -144,6 +156,7 @@ def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTo
                     f"mlm and soft need; choose a preset without them: {', '.join(HEADLESS)}."
                 )
             module, info = transformers.AutoModel.from_pretrained(name, **options)
+    check_no_fresh_weights(module, info, name)
     tokenizer = load_tokenizer(name, trust_remote_code=False)
     module.eval().requires_grad_(False)
     model = language_model(module, attention=attention)
@@ -155,14 +168,15 @@ def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTo
 
 def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Objective:
     """The loss of the settings, for this teacher."""
-    n_layers = student_config(teacher, settings.shape, tie=settings.tie).num_hidden_layers
+    shape = whole_shape(teacher, settings.shape, settings.initialise)
+    n_layers = student_config(teacher, shape, tie=settings.tie).num_hidden_layers
     choice = settings.loss.layer_map if settings.layer_map is None else settings.layer_map
-    heads = settings.shape.heads or teacher.n_heads
     used = [term for term in ATTENTION_TERMS if settings.loss.weights.get(term)]
-    if used and heads != teacher.n_heads:
+    if used and shape.heads != teacher.n_heads:
         raise SettingError(
-            f"{used[0]} compares head by head, but shape.heads is {heads} and the teacher has {teacher.n_heads}; "
-            "keep the number of heads or choose a loss without attention."
+            f"{used[0]} compares head by head, but the students have {shape.heads} heads and the teacher has "
+            f"{teacher.n_heads}; keep the number of heads (essential neurons keep whole heads, fewer of them in a "
+            "narrower student) or choose a loss without attention."
         )
     return Objective(
         weights=settings.loss.weights,
@@ -192,6 +206,13 @@ def language_student_pairs(settings: DistillSettings) -> list[tuple[str, str]]:
     ]
 
 
+def _check_machine(settings: DistillSettings, place: torch.device) -> None:
+    """Whether what the settings ask for is installed and can be done here."""
+    if settings.onnx:
+        check_packages()
+    check_abilities(settings.optimiser.precision, settings.report_to, place)
+
+
 def _measured(choice: MeasuredMap, student: int, teacher: int) -> LayerMap:
     frame = read_run(choice.run).tables.get("similarity")
     if frame is None:
@@ -211,7 +232,11 @@ def _measured(choice: MeasuredMap, student: int, teacher: int) -> LayerMap:
     return measured_map(table.loc[wanted[0], wanted[1]].to_numpy(dtype=np.float64))
 
 
-def _vocabularies(settings: DistillSettings, tokenizer: PreTrainedTokenizerBase) -> dict[str, Vocabulary]:
+def _vocabularies(
+    settings: DistillSettings,
+    tokenizer: PreTrainedTokenizerBase,
+    translations: dict[str, list[tuple[str, str]]],
+) -> dict[str, Vocabulary]:
     """The pieces of each student: those of its languages, of all where embeddings are shared."""
     if not settings.vocabulary.trim:
         return {}
@@ -219,6 +244,9 @@ def _vocabularies(settings: DistillSettings, tokenizer: PreTrainedTokenizerBase)
         language: count_pieces(tokenizer, (text for _, text in text_lines(source)))
         for language, source in settings.texts.items()
     }
+    for pair, lines in translations.items():  # they are trained on too
+        for side, language in enumerate(pair.split("-")):
+            counts[language] = counts[language] + count_pieces(tokenizer, (line[side] for line in lines))
     minimum = settings.vocabulary.minimum_count
     if settings.sharing != "none":
         shared = cut_vocabulary(tokenizer, np.sum(list(counts.values()), axis=0), minimum)
@@ -267,10 +295,11 @@ def _students(
     device: torch.device,
 ) -> list[Student]:
     start = _initialisation(settings, teacher, encoders, device)
+    shape = whole_shape(teacher, settings.shape, settings.initialise)
     models = [
         build_student(
             teacher,
-            _whole_shape(settings.shape, start),
+            shape,
             start,
             tie=settings.tie,
             vocabulary=vocabularies.get(name),
@@ -304,7 +333,8 @@ def _pieces_of(pieces: Vocabulary | None, teacher: LanguageModel, device: torch.
 def _initialisation(
     settings: DistillSettings, teacher: LanguageModel, encoders: dict[str, Encoder], device: torch.device
 ) -> Initialisation:
-    config = student_config(teacher, settings.shape, tie=settings.tie)
+    shape = whole_shape(teacher, settings.shape, settings.initialise)
+    config = student_config(teacher, shape, tie=settings.tie)
     published = settings.recipe == "published"
     layers = chosen_map(settings.initialise_map, config.num_hidden_layers, teacher.n_layers, published=published)
     if settings.initialise != "random" and len(layers) < config.num_hidden_layers:
@@ -320,15 +350,9 @@ def _initialisation(
 def _chosen_neurons(
     settings: DistillSettings, teacher: LanguageModel, encoders: dict[str, Encoder], config: Any, device: torch.device
 ) -> EssentialNeurons:
-    head_size = teacher.hidden_size // teacher.n_heads
-    heads = settings.shape.heads or config.hidden_size // head_size
     inner = settings.shape.intermediate_size or _inner_size(teacher.module.config)
-    return essential_neurons(teacher, _plain_batches(settings, encoders, device), config.hidden_size, heads, inner)
-
-
-def _whole_shape(shape: ShapeSettings, start: Initialisation) -> ShapeSettings:
-    """Essential neurons come in whole heads, so their number of heads follows from the width."""
-    return shape if start.neurons is None else shape.model_copy(update={"heads": start.neurons.heads})
+    batches = _plain_batches(settings, encoders, device)
+    return essential_neurons(teacher, batches, config.hidden_size, config.num_attention_heads, inner)
 
 
 def _inner_size(config: Any) -> int:
@@ -349,8 +373,6 @@ def _plain_batches(
 def _discriminator(settings: DistillSettings, objective: Objective, students: list[Student]) -> nn.Module | None:
     if not objective.uses("adversarial"):
         return None
-    if len(settings.texts) < 2:
-        raise SettingError("The term adversarial tells languages apart, but there is only one; add another or drop it.")
     width = students[0].model.hidden_size
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)

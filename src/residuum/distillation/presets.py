@@ -82,7 +82,6 @@ PRESETS: dict[str, Preset] = {
     **{
         f"bilingual-{name}": Preset(preset.weights, preset.layer_map, share="all")
         for name, preset in _MONOLINGUAL.items()
-        if "-" not in name
     },
     "tinybert": Preset(_TINYBERT),
     "distilbert": Preset({"soft": 0.625, "mlm": 0.25, "hidden_cos": 0.125}, "last", temperature=2.0, averaged=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -14,6 +14,9 @@ from residuum.schemas import read_yaml
 
 Positive = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[\w.-]+$")]
+SHARING = ("none", "embeddings", "all")
+SHARED_PARTS = ("embeddings", "head")
+CLIP = 1.0  # the bound of a gradient's norm in the corrected recipe
 
 
 class _Strict(BaseModel):
@@ -67,14 +70,14 @@ class TextSettings(_Strict):
 
 
 class OptimiserSettings(_Strict):
-    """AdamW as in table 4.2 of the thesis."""
+    """AdamW as in table 4.2 of the thesis; `clip: auto` bounds the gradient's norm by 1 where recipe is corrected."""
 
     steps: Positive = 500_000
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     warmup: Annotated[float, Field(ge=0)] = 0.1
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    clip: Annotated[float, Field(gt=0)] | None = 1.0
+    clip: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
     accumulation: Positive = 1
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     checkpoint_every: Positive = 1000
@@ -102,6 +105,7 @@ class DistillSettings(_Strict):
 
     teacher: str
     texts: dict[Name, str] = Field(min_length=1)
+    out: str | None = None
     students: dict[Name, StudentSettings] | None = None
     shape: ShapeSettings = ShapeSettings()
     recipe: Recipe = "corrected"
@@ -129,6 +133,20 @@ class DistillSettings(_Strict):
         if name is not None and name not in PRESETS:
             raise ValueError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
         return name
+
+    @field_validator("share", mode="before")
+    @classmethod
+    def _known_parts(cls, share: Any) -> Any:
+        if share is None or share in SHARING:
+            return share
+        parts = list(share) if isinstance(share, list | tuple) else [share]
+        wrong = [part for part in parts if part not in SHARED_PARTS and (type(part) is not int or part < 1)]
+        if wrong or not isinstance(share, list | tuple):
+            raise ValueError(
+                f"found {(wrong or parts)[0]!r:.80}; expected {', '.join(SHARING)}, or a list of "
+                f"{', '.join(SHARED_PARTS)} and layer numbers from 1"
+            )
+        return parts
 
     @field_validator("losses")
     @classmethod
@@ -159,6 +177,9 @@ class DistillSettings(_Strict):
                 f"recipe {self.recipe} moves the weights after every batch; set optimiser.accumulation to 1"
             )
         self._check_pairs()
+        self._check_alignment()
+        self._check_sharing()
+        self._check_cache()
         return self
 
     def _check_pairs(self) -> None:
@@ -167,6 +188,45 @@ class DistillSettings(_Strict):
                 unknown = [language for language in pair.split("-") if language not in self.texts]
                 if unknown:
                     raise ValueError(f"{where}.pairs.{pair}: {unknown[0]} is not among texts ({', '.join(self.texts)})")
+
+    def _check_alignment(self) -> None:
+        uses = self.loss.weights
+        if self.contrast.pairs and not uses.get("contrastive"):
+            raise ValueError(
+                "contrast.pairs is given, but the loss has no term contrastive; give it a weight in losses, or leave "
+                "contrast.pairs out"
+            )
+        if self.contrast.pairs and self.recipe != "corrected":
+            raise ValueError(
+                f"recipe {self.recipe} moves one student after the other, but contrast.pairs compares two; set recipe "
+                "to corrected, or leave contrast.pairs out"
+            )
+        if uses.get("adversarial") and len(self.texts) < 2:
+            raise ValueError(
+                f"losses.adversarial tells languages apart, but texts has only {next(iter(self.texts))}; add another "
+                "language or leave the term out"
+            )
+
+    def _check_sharing(self) -> None:
+        if isinstance(self.share, list) and "head" in self.share and "embeddings" not in self.share and self.tie:
+            raise ValueError(
+                "share names the head without the embeddings, but tie makes the head's decoder the embeddings; add "
+                "embeddings to share or set tie to false"
+            )
+
+    def _check_cache(self) -> None:
+        if self.teacher_cache and self.recipe == "published":
+            raise ValueError(
+                "teacher_cache keeps lessons line by line, but recipe published also compares padding, which depends "
+                "on the batch; leave teacher_cache out or choose another recipe"
+            )
+
+    @property
+    def clip(self) -> float | None:
+        """The bound of the gradient's norm; neither the thesis nor algorithm 1 has one."""
+        if self.optimiser.clip == "auto":
+            return CLIP if self.recipe == "corrected" else None
+        return self.optimiser.clip
 
     @property
     def learners(self) -> dict[str, StudentSettings]:
@@ -206,7 +266,8 @@ def read_settings(config: str | Path | Mapping[str, Any] | DistillSettings) -> D
     try:
         return DistillSettings.model_validate(values)
     except ValidationError as error:
-        raise SettingError(f"The configuration has {_faults(error)}") from None
+        place = f" {config}" if isinstance(config, str | Path) else ""
+        raise SettingError(f"The configuration{place} has {_faults(error)}") from None
 
 
 def merged_settings(path: Path | None, given: Mapping[str, Any]) -> DistillSettings:
@@ -233,7 +294,7 @@ def _faults(error: ValidationError) -> str:
         place = [str(part) for part in fault["loc"] if not _names_a_type(part)]
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            owner = DistillSettings if len(place) == 1 else None
+            owner = _owner(place)
             known = f"; known keys: {', '.join(owner.model_fields)}" if owner else ""
             message = f"this key is not known{known}"
         found.setdefault(".".join(place) or "settings", message)
@@ -241,8 +302,24 @@ def _faults(error: ValidationError) -> str:
     return f"{count}: " + "; ".join(f"{key}: {message}" for key, message in found.items()) + "."
 
 
+def _owner(place: list[str]) -> type[BaseModel] | None:
+    """The settings among which a key stands; names of students and pairs lead nowhere else."""
+    owner: type[BaseModel] | None = DistillSettings
+    for key in place[:-1]:
+        if owner is not None and key in owner.model_fields:
+            owner = _settings_in(owner.model_fields[key].annotation)
+    return owner
+
+
+def _settings_in(annotation: Any) -> type[BaseModel] | None:
+    """The settings that a type is or holds: those of `dict[str, StudentSettings] | None` are StudentSettings."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_settings_in, get_args(annotation))), None)
+
+
 def _names_a_type(part: int | str) -> bool:
     """Whether a part of a fault's place is pydantic's name of a union's member, not a key."""
     return isinstance(part, str) and (
-        "[" in part or part in ("MeasuredMap", "literal", "float", "int", "constrained-float")
+        "[" in part or part in ("MeasuredMap", "literal", "float", "int", "constrained-float", "constrained-int")
     )

@@ -53,6 +53,8 @@ def build_student(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(start.seed)
         module: Any = type(teacher.module)(config)
+    if hasattr(module, "pooler") and getattr(teacher.module, "pooler", None) is None:
+        module.pooler = None  # the teacher's weights had none
     if start.source != "random":
         weights = _weights_by_layer(teacher, start.layers)
         if start.neurons is not None:
@@ -83,6 +85,14 @@ def student_config(teacher: LanguageModel, shape: ShapeSettings, *, tie: bool) -
         name = {"distilbert": "hidden_dim", "gpt2": "n_inner"}.get(config.model_type, name)
         setattr(config, name, shape.intermediate_size)
     return config
+
+
+def whole_shape(teacher: LanguageModel, shape: ShapeSettings, start: str) -> ShapeSettings:
+    """The shape with its number of heads: the teacher's, but essential neurons come in whole heads of the teacher."""
+    heads = teacher.n_heads
+    if start == "neurons":
+        heads = max(1, (shape.hidden_size or teacher.hidden_size) * teacher.n_heads // teacher.hidden_size)
+    return shape if shape.heads is not None else shape.model_copy(update={"heads": heads})
 
 
 def share_parts(students: Sequence[LanguageModel], sharing: str | Sequence[str | int]) -> None:
@@ -167,6 +177,8 @@ def _share_embeddings(first: LanguageModel, student: LanguageModel) -> None:
 
 def _share_head(first: LanguageModel, student: LanguageModel) -> None:
     """Every part of the model beside the network itself, its decoder included."""
+    if first.head is None:
+        raise SettingError("share names the head, but the teacher has none; leave it out of the list.")
     for name, part in first.module.named_children():
         if part is not first.base:
             setattr(student.module, name, part)

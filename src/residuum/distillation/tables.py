@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import torch
 
 from residuum.distillation.students import parameter_counts
 
 if TYPE_CHECKING:
+    from residuum.distillation.networks import LanguageModel
     from residuum.distillation.preparation import Prepared
 
 COUNTERS = ("step", "tokens", "seconds")
@@ -48,6 +51,31 @@ def score_table(during: pd.DataFrame, final: Mapping[str, float], steps: int, tu
         if name != "step"
     ]
     return pd.DataFrame(tidy, columns=["step", "score", "subject", "value"])
+
+
+def trimming_table(prepared: Prepared) -> dict[str, dict[str, Any]]:
+    """Of each student with a trimmed vocabulary: its pieces, the parameters that were saved, what is left unwritten."""
+    before = prepared.teacher.model.module.config.vocab_size
+    return {
+        student.name: {
+            "pieces before": before,
+            "pieces after": len(prepared.vocabularies[student.name].kept),
+            "parameters saved": saved_parameters(student.model, before),
+            "characters without a piece become": prepared.vocabularies[student.name].fallback,
+        }
+        for student in prepared.students
+        if student.name in prepared.vocabularies
+    }
+
+
+def saved_parameters(student: LanguageModel, pieces: int) -> int:
+    """How many parameters more the student would have with `pieces` pieces, by a twin without memory."""
+    config = copy.deepcopy(student.module.config)
+    config.vocab_size = pieces
+    with torch.device("meta"):
+        twin: Any = type(student.module)(config)
+    own = dict(student.module.named_parameters())
+    return sum(p.numel() - own[name].numel() for name, p in twin.named_parameters() if name in own)
 
 
 def parameter_table(prepared: Prepared) -> pd.DataFrame:

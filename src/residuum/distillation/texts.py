@@ -122,7 +122,7 @@ class LanguageBatches:
         texts: Mapping[str, str],
         encoders: Mapping[str, Encoder],
         settings: TextSettings,
-        pairs: Mapping[str, tuple[str, str]] | None = None,
+        pairs: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         self.streams = {
             language: StreamBatches(
@@ -133,9 +133,9 @@ class LanguageBatches:
         encoder = next(iter(encoders.values()))
         self.pairs = {
             f"pairs {pair}": ShuffledBatches(
-                translation_pairs(files), settings.batch_size, seed=encoder.seed, collate=encoder.translations
+                translations, settings.batch_size, seed=encoder.seed, collate=encoder.translations
             )
-            for pair, files in (pairs or {}).items()
+            for pair, translations in (pairs or {}).items()
         }
 
     @property
