@@ -5,7 +5,8 @@ import pytest
 
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, SettingError
-from residuum.tasks import TASKS, labels_of, named_task, read_task
+from residuum.tasks import TASKS, Task, labels_of, named_task, read_task
+from residuum.tuning import problem_of
 
 GLUE = {
     "cola": "matthews",
@@ -80,6 +81,110 @@ def test_the_hub_s_validation_part_is_used(monkeypatch):
     assert found.test.text(0) == "validation 0"
     assert set(found.test.targets()) == {"positive"}
     assert len(found.train) + len(found.dev) == 20
+
+
+def hub(monkeypatch, parts, names, columns=("sentence1", "sentence2")):
+    """Let the hub give splits of so many rows, all of a class (−1: unlabelled)."""
+    features = datasets.Features(
+        {**{column: datasets.Value("string") for column in columns}, "label": datasets.ClassLabel(names=names)}
+    )
+    loaded = datasets.DatasetDict(
+        {
+            name: datasets.Dataset.from_dict(
+                {**{column: [f"{name} {i}" for i in range(n)] for column in columns}, "label": [label] * n},
+                features=features,
+            )
+            for name, (n, label) in parts.items()
+        }
+    )
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, config: loaded)
+
+
+def test_mnli_is_tested_on_the_matched_development_part(monkeypatch, tmp_path):
+    parts = {
+        "train": (20, 0),
+        "validation_mismatched": (5, 1),
+        "validation_matched": (6, 2),
+        "test_matched": (4, -1),
+        "test_mismatched": (3, -1),
+    }
+    hub(monkeypatch, parts, ["entailment", "neutral", "contradiction"], ("premise", "hypothesis"))
+    found = read_task("mnli", "nyu-mll/glue:mnli")
+    assert [len(part) for _, part in found.items()] == [18, 2, 6]
+    assert set(found.test.targets()) == {"contradiction"}
+    for name, n in {"train": 20, "dev_mismatched": 5, "dev_matched": 6, "test_matched": 4}.items():
+        rows = [f"{name} {i}\tb {i}\tneutral" for i in range(n)]
+        table(tmp_path / f"{name}.tsv", rows, header="sentence1\tsentence2\tgold_label")
+    local = read_task("mnli", tmp_path)
+    assert [len(part) for _, part in local.items()] == [20, 6, 4]
+    assert local.dev.text(0) == "dev_matched 0"
+
+
+def test_a_dataset_of_three_ways_without_matched_parts_is_read_as_it_is(monkeypatch):
+    parts = {"train": (20, 0), "validation": (6, 1), "test": (4, 2)}
+    hub(monkeypatch, parts, ["entailment", "neutral", "contradiction"], ("premise", "hypothesis"))
+    assert [len(part) for _, part in read_task("mnli", "facebook/xnli:en").items()] == [20, 6, 4]
+
+
+def test_a_part_of_the_hub_that_cannot_be_read_is_an_error_and_not_an_absent_one(monkeypatch):
+    hub(monkeypatch, {"train": (20, 0), "validation": (6, 1)}, ["no", "yes"])
+    from residuum import tasks
+
+    read = tasks.read_corpus
+
+    def broken(source, **options):
+        if options["split"] == "validation":
+            raise CorpusError("row 3: found half a surrogate pair")
+        return read(source, **options)
+
+    monkeypatch.setattr(tasks, "read_corpus", broken)
+    with pytest.raises(CorpusError, match="row 3: found half a surrogate pair"):
+        read_task("rte", "nyu-mll/glue:rte")
+
+
+@pytest.mark.parametrize(
+    ("task", "names"),
+    [("mrpc", ["not_equivalent", "equivalent"]), ("qqp", ["not_duplicate", "duplicate"]), ("mrpc", ["0", "1"])],
+)
+def test_f1_is_that_of_glue_s_class_1_however_it_is_called(task, names, monkeypatch):
+    hub(monkeypatch, {"train": (20, 0), "validation": (6, 1)}, names)
+    parts = read_task(task, f"nyu-mll/glue:{task}")
+    both = parts.train.select([0, 0, 0, 1])
+    both.targets()[3] = parts.test.targets()[0]  # of the training part there is one class only
+    problem = problem_of(TASKS[task], both)
+    no, yes = names
+    scores = problem.scores([yes, yes, yes, no, no], [yes, no, no, no, yes])
+    assert scores["f1"] == pytest.approx(2 * 1 / (3 + 2))
+    assert next(iter(scores)) == "f1"
+
+
+def test_tags_of_the_hub_are_found_by_the_name_of_their_task(monkeypatch):
+    features = datasets.Features(
+        {
+            "tokens": datasets.List(datasets.Value("string")),
+            "pos_tags": datasets.List(datasets.ClassLabel(names=["NN", "VB"])),
+            "ner_tags": datasets.List(datasets.ClassLabel(names=["O", "B-PER", "I-PER"])),
+        }
+    )
+    rows = {"tokens": [["Ali", "reads"]] * 20, "pos_tags": [[0, 1]] * 20, "ner_tags": [[1, 0]] * 20}
+    loaded = datasets.DatasetDict(
+        {name: datasets.Dataset.from_dict(rows, features=features) for name in ("train", "validation", "test")}
+    )
+    monkeypatch.setattr(datasets, "load_dataset", lambda path, config: loaded)
+    found = read_task("ner", "eriktks/conll2003")
+    assert labels_of(found.train, TASKS["ner"])[0] == ["B-PER", "O"]
+    assert labels_of(read_task("pos", "eriktks/conll2003").dev, TASKS["pos"])[0] == ["NN", "VB"]
+    with pytest.raises(CorpusError, match="no word labels 'chunk'; it has ner_tags, pos_tags"):
+        read_task("chunk", "eriktks/conll2003")
+
+
+def test_tags_that_mark_spans_are_scored_by_spans_unless_another_score_was_asked_for():
+    tags = [["B-PER", "I-PER", "O"], ["O", "O", "O"]]
+    labels = {"entities": tags, "other": [["X", "Y", "Z"]] * 2}
+    corpus = Corpus(name="c", sentences=[["a", "b", "c"]] * 2, labels=labels)
+    assert problem_of(named_task("entities"), corpus).metrics[0] == "span_f1"
+    assert problem_of(named_task("other"), corpus).metrics[0] == "accuracy"
+    assert problem_of(Task("entities", "entities", metric="accuracy"), corpus).metrics[0] == "accuracy"
 
 
 def test_labels_that_are_not_there_are_missed(tmp_path):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from residuum.corpus import Corpus, read_corpus
+from residuum.corpus import Corpus, candidate_pairs, read_corpus
 from residuum.corpus.detection import has_split
-from residuum.errors import CorpusError, SettingError
+from residuum.errors import CorpusError, MissingSplitError, SettingError
 
 SHARES = (0.8, 0.1, 0.1)
 """Train, development and test shares of a corpus that comes in one piece."""
 
-_HUB_SPLITS = {"dev": "validation", "test": "test"}
+_HUB_SPLITS = {"dev": ("validation", "dev"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,18 @@ class Task:
     """What is predicted of each word or sentence, and the score that speaks for it.
 
     `label` names the labels where there may be several; of a table the usual columns of text and label are found.
+    Without a `metric` it is the first of its kind: accuracy, span F1 where tags mark spans, Pearson's correlation.
+    `positive` is the class whose F1 counts, where the labels are written out: GLUE's class 1.
     """
 
     name: str
     label: str | None = None
     unit: str = "word"
-    metric: str = "accuracy"
+    metric: str | None = None
     regression: bool = False
     hub: str | None = None  # where its data is when none is given
+    positive: str | None = None
+    part: str | None = None  # which development and test part, where there are several: `matched`
 
 
 _NAMED = (
@@ -44,13 +49,13 @@ _NAMED = (
     Task("ccg", "ccg"),
     Task("ner", "ner", metric="span_f1"),
     Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola"),
-    Task("sst2", unit="sentence", hub="nyu-mll/glue:sst2"),
-    Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc"),
+    Task("sst2", unit="sentence", metric="accuracy", hub="nyu-mll/glue:sst2"),
+    Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc", positive="equivalent"),
     Task("stsb", unit="sentence", regression=True, metric="pearson", hub="nyu-mll/glue:stsb"),
-    Task("qqp", unit="sentence", metric="f1", hub="nyu-mll/glue:qqp"),
-    Task("mnli", unit="sentence", hub="nyu-mll/glue:mnli"),
-    Task("qnli", unit="sentence", hub="nyu-mll/glue:qnli"),
-    Task("rte", unit="sentence", hub="nyu-mll/glue:rte"),
+    Task("qqp", unit="sentence", metric="f1", hub="nyu-mll/glue:qqp", positive="duplicate"),
+    Task("mnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:mnli", part="matched"),
+    Task("qnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:qnli"),
+    Task("rte", unit="sentence", metric="accuracy", hub="nyu-mll/glue:rte"),
     Task("sentence", unit="sentence"),
     Task("regression", unit="sentence", regression=True, metric="pearson"),
     Task("choice", unit="sentence"),
@@ -80,6 +85,10 @@ class TaskCorpora:
     def items(self) -> list[tuple[str, Corpus]]:
         """The parts by name."""
         return [("train", self.train), ("dev", self.dev), ("test", self.test)]
+
+    def as_pairs(self) -> TaskCorpora:
+        """The same parts, in which every candidate of a multiple choice is an example of its own, right or wrong."""
+        return replace(self, **{part: candidate_pairs(corpus) for part, corpus in self.items()})
 
 
 def read_task(
@@ -144,10 +153,19 @@ def labels_of(corpus: Corpus, task: Task) -> list[Any]:
 
 def check_labels(task: Task, corpus: Corpus) -> None:
     """Raise an error unless some word or sentence of a corpus has a label of the task."""
-    labels = labels_of(corpus, task)
-    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
-    if all(value is None for value in values):
+    if not _has_label(task, labels_of(corpus, task)):
         raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
+
+
+def _is_labelled(task: Task, corpus: Corpus) -> bool:
+    """Whether a corpus has labels of the task's unit at all; some, but not the task's, are an error."""
+    there = corpus.labels if task.unit == "word" else corpus.sentence_labels
+    return bool(there) and _has_label(task, labels_of(corpus, task))
+
+
+def _has_label(task: Task, labels: list[Any]) -> bool:
+    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
+    return any(value is not None for value in values)
 
 
 def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCorpora:
@@ -179,17 +197,33 @@ def _optional(
         check_labels(task, found)
         return found
     local = Path(corpus).exists()
-    if local and not has_split(Path(corpus), split):
+    found = _first_part(task, corpus, _part_names(task, split, local), format, limit)
+    if found is None:
         return None
-    try:
-        found = _read(task, corpus, split if local else _HUB_SPLITS[split], format, limit)
-        check_labels(task, found)
-    except CorpusError:
-        # GLUE ships its tests without labels, and a dataset of the hub may lack a split
-        if not local or (split == "test" and task.unit == "sentence"):
-            return None
-        raise
+    if (not local or (split == "test" and task.unit == "sentence")) and not _is_labelled(task, found):
+        return None  # as GLUE ships its tests
+    check_labels(task, found)
     return found
+
+
+def _part_names(task: Task, split: str, local: bool) -> list[str]:
+    """What a part may be called, the task's own name first: `validation_matched`, `validation`, `dev`."""
+    plain = (split,) if local else _HUB_SPLITS[split]
+    own = [f"{name}_{task.part}" for name in plain] if task.part is not None else []
+    return [*own, *plain]
+
+
+def _first_part(
+    task: Task, corpus: str | os.PathLike[str], names: list[str], format: str | None, limit: int | None
+) -> Corpus | None:
+    """The first part of these names that is there."""
+    if Path(corpus).exists():
+        there = next((name for name in names if has_split(Path(corpus), name)), None)
+        return None if there is None else _read(task, corpus, there, format, limit)
+    for name in names:
+        with suppress(MissingSplitError):
+            return _read(task, corpus, name, format, limit)
+    return None
 
 
 def _read(

@@ -80,7 +80,9 @@ class Corpus:
         return " ".join(self.pairs[index])
 
     def word_labels(self, name: str) -> WordLabels:
-        """The word labels called `name`: one list a sentence, one entry a word."""
+        """The word labels called `name`: one list a sentence, one entry a word. The hub's `ner_tags` are also `ner`."""
+        if name not in self.labels and f"{name}_tags" in self.labels:
+            return self.labels[f"{name}_tags"]
         if name not in self.labels:
             raise CorpusError(f"{self.name} has no word labels {name!r}; it has {_listed(self.labels)}.")
         return self.labels[name]

@@ -85,9 +85,10 @@ def may_be_text(file: Path) -> bool:
 
 
 def is_of_split(file: Path, split: str) -> bool:
-    """Whether the name of a file tells that it is of the split."""
-    names = next((names for names in _SPLITS if split in names), {split})
-    return not names.isdisjoint(re.split(r"[-_.]", bare_name(file)))
+    """Whether the name of a file tells that it is of the split; of `dev_matched` it must tell both."""
+    told = re.split(r"[-_.]", bare_name(file))
+    asked = re.split(r"[-_.]", split)
+    return all(not next((names for names in _SPLITS if part in names), {part}).isdisjoint(told) for part in asked)
 
 
 def _is_conllu(rows: list[list[str]]) -> bool:

@@ -9,7 +9,7 @@ from residuum.corpus.corpus import Corpus
 from residuum.corpus.options import Options
 from residuum.corpus.records import Table, corpus_of_table
 from residuum.corpus.rows import Row
-from residuum.errors import CorpusError
+from residuum.errors import CorpusError, MissingSplitError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -72,7 +72,7 @@ def _chosen_split(source: "Dataset | DatasetDict", split: str | None, name: str)
         return next(iter(source.values()))
     if split not in source:
         asked = "several splits" if split is None else f"no split {split!r}"
-        raise CorpusError(f"{name} has {asked}; choose split= from {', '.join(map(str, source))}.")
+        raise MissingSplitError(f"{name} has {asked}; choose split= from {', '.join(map(str, source))}.")
     return source[split]
 
 

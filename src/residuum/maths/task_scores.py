@@ -14,9 +14,9 @@ _OPENING = frozenset("BSU")  # the tag begins a span whatever was before
 
 
 def classification_scores(
-    predicted: Int[np.ndarray, " example"], truth: Int[np.ndarray, " example"], n_classes: int
+    predicted: Int[np.ndarray, " example"], truth: Int[np.ndarray, " example"], n_classes: int, positive: int = 1
 ) -> dict[str, float]:
-    """accuracy, macro_f1 and matthews; of two classes also f1, that of the second (GLUE's class 1).
+    """accuracy, macro_f1 and matthews; of two classes also f1, that of the positive one (GLUE's class 1).
 
     Matthews' correlation is that of Gorodkin (2004) for any number of classes, in [−1, 1], and 0 where either side
     holds one class only. A true class that training never saw is −1 and counts as an error.
@@ -24,7 +24,7 @@ def classification_scores(
     scores = class_scores(predicted, truth, n_classes)
     found = {"accuracy": scores.accuracy, "macro_f1": float(scores.f1.mean())}
     if n_classes == 2:
-        found["f1"] = float(scores.f1[1])
+        found["f1"] = float(scores.f1[positive])
     return {**found, "matthews": matthews(predicted, truth)}
 
 

@@ -45,7 +45,8 @@ class Problem:
             names.append("f1")
         if self.has_spans:
             names += ["span_f1", "span_precision", "span_recall"]
-        main = self.task.metric if self.task.metric in names else names[0]
+        usual = "span_f1" if self.has_spans and self.task.metric is None else names[0]
+        main = self.task.metric if self.task.metric in names else usual
         return (main, *(name for name in names if name != main))
 
     @property
@@ -69,8 +70,13 @@ class Problem:
             found = self._tag_scores(predicted, truth)
         else:
             sides = [np.asarray(self.encode(side), np.int64) for side in (predicted, truth)]
-            found = classification_scores(sides[0], sides[1], len(self.classes))
+            found = classification_scores(sides[0], sides[1], len(self.classes), self._positive)
         return {name: found[name] for name in self.metrics}
+
+    @property
+    def _positive(self) -> int:
+        """The place of the class whose F1 counts: the task's, else the second (labels are sorted: that of 0 and 1)."""
+        return self.classes.index(self.task.positive) if self.task.positive in self.classes else 1
 
     def _tag_scores(self, predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str]]) -> dict[str, float]:
         pairs = [pair for rows in zip(predicted, truth, strict=True) for pair in zip(*rows, strict=True)]
