@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from pretraining_runs import write_world
 from typer.testing import CliRunner
 
 from residuum.cli import app
-from residuum.errors import StoreError
+from residuum.errors import SettingError, StoreError
+from residuum.files import read_json, write_json
 from residuum.pretraining import pretrain
 from residuum.results import read_run
 
@@ -43,6 +46,7 @@ def test_the_model_is_a_plain_folder_with_tokenizer_and_card(finished):
     batch = tokenizer(["A small sentence.", "Another"], padding=True, return_tensors="pt")
     assert model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.isfinite().all()
     card = (finished.model / "README.md").read_text()
+    assert "| in held-out text |" in card
     for part in ("## Data", "## Made with", "## Curve", "## Scores", "perplexity en", "pairs.tsv"):
         assert part in card
 
@@ -63,6 +67,7 @@ def test_the_run_has_curves_scores_and_counts(finished):
     assert list(last.query("subject == 'tr' and score == 'retrieval'")["layer"]) == [0, 1, 2]
     assert set(last["subject"]) == {"en", "tr", "tr back"}
     assert run.summary["steps"] == 8
+    assert run.summary["pairs in held-out text"] == run.tables["pairs"]["held_out"].sum() > 0
     assert not (finished.model.parent / "checkpoints").exists()
 
 
@@ -102,9 +107,49 @@ def test_a_killed_run_ends_with_the_same_model(world, finished, killed):
 def test_a_checkpoint_can_be_written_as_it_is_and_trained_on(world, killed):
     early = pretrain(world, killed, as_is=True, progress=False)
     assert early.run.summary["steps"] == 3
-    assert "for 2 steps" in (early.model / "README.md").read_text()  # the last row of the curve
+    assert "for 3 steps" in (early.model / "README.md").read_text()
     assert not (killed / "result.json").exists()
     assert pretrain(world, killed, progress=False).run.summary["steps"] == 8
+
+
+def test_a_checkpoint_before_the_first_row_of_the_curve_can_be_written_too(world, killed_once, tmp_path):
+    folder = shutil.copytree(killed_once, tmp_path / "early")
+    path = next(folder.glob("checkpoints/step-*/progress.json"))
+    write_json(path, {**read_json(path), "losses": []})
+    early = pretrain(world, folder, as_is=True, progress=False)
+    assert "for 3 steps" in (early.model / "README.md").read_text()
+
+
+@pytest.mark.parametrize("changed", [{"tokenizer": {"pieces": 280}}, {"exponent": 0.7}, {"seed": 3}])
+def test_a_tokenizer_of_other_settings_is_not_used_again(changed, world, finished, tmp_path):
+    shutil.copytree(finished.model.parent / "tokenizer", tmp_path / "tokenizer")
+    with pytest.raises(StoreError, match="holds a tokenizer of other settings or another text"):
+        pretrain(world | changed, tmp_path, progress=False)
+    assert len(pretrain(world | changed, tmp_path, fresh=True, progress=False).history) == 4
+
+
+@pytest.mark.slow
+def test_two_processes_give_one_model_that_was_trained_by_both(world, tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(world))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "residuum"]
+    command = [*launcher, "pretrain", tmp_path / "config.yaml", "--device", "cpu", "--out", tmp_path / "two"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    for _ in range(2):  # the second time it returns at once
+        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("The model is in") == 1, "only the main process speaks"
+    two, one = read_run(tmp_path / "two"), pretrain(world, tmp_path / "one", progress=False).run
+    assert list(two.tables["history"]["step"]) == list(one.tables["history"]["step"]) == [2, 4, 6, 8]
+    assert two.summary["tokens"] > 1.5 * one.summary["tokens"]
+    assert list(two.tables["scores"]["subject"]) == list(one.tables["scores"]["subject"])
+    assert "for 8 steps" in (tmp_path / "two" / "model" / "README.md").read_text()
+    assert not (tmp_path / "two" / "checkpoints").exists()
+
+
+def test_a_checkpoint_is_written_as_it_is_by_one_process(world, killed, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingError, match="as_is trains nothing, and 2 processes were started"):
+        pretrain(world, killed, as_is=True, progress=False)
 
 
 def test_it_learns_to_guess_and_to_find_translations(world, tmp_path):

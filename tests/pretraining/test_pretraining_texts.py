@@ -58,6 +58,17 @@ def test_held_out_sentences_are_not_trained_on(world):
         assert not set(texts.held_out[language]) & set(texts.sentences[language])
 
 
+def test_pairs_with_a_side_in_held_out_text_are_left_out_and_counted(world, tmp_path):
+    held_out = read_texts(checked_config(world)).held_out
+    rows = [f"{held_out['tr'][0]}\tx", f"y\t{held_out['en'][1].upper()}", "Kedi koşar.\tThe cat runs."]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    texts = read_texts(checked_config(world))
+    (paired,) = texts.pairs
+    assert texts.held_out == held_out
+    assert paired.sentences == [("Kedi koşar.", "The cat runs.")]
+    assert (paired.read, paired.excluded, paired.held_out) == (3, 0, 2)
+
+
 def test_files_are_found_by_wildcards_and_variables_and_unpacked(world, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_PLACE", str(tmp_path))
     with lzma.open(tmp_path / "more-1.xz", "wt") as file:

@@ -10,34 +10,35 @@ from residuum.pretraining.texts import Texts
 if TYPE_CHECKING:
     import pandas as pd
 
+    from residuum.training import Training
+    from residuum.training.records import Progress
 
-def card(
-    config: PretrainConfig, texts: Texts, parameters: int, history: pd.DataFrame, scores: pd.DataFrame, command: str
-) -> str:
+
+def card(config: PretrainConfig, texts: Texts, parameters: int, training: Training, command: str) -> str:
     """The README.md that goes with a model."""
     front = ["---", "library_name: transformers", "language:", *(f"- {name}" for name in config.text), "---"]
     sections = {
         "Data": _data(texts),
         "Sources and licences": "\n".join(f"- {source}" for source in config.sources),
         "Made with": f"    {command}",
-        "Curve": _curve(history),
-        "Scores": _scores(scores),
+        "Curve": _curve(training.history),
+        "Scores": _scores(training.scores),
         "Limits": "A small model for trying methods out; it has read little and knows little.",
     }
-    parts = [f"# {config.name}", _summary(config, parameters, history)]
+    parts = [f"# {config.name}", _summary(config, parameters, training.progress)]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return "\n".join(front) + "\n\n" + "\n\n".join(parts) + "\n"
 
 
-def _summary(config: PretrainConfig, parameters: int, history: pd.DataFrame) -> str:
-    size, last = config.network, history.iloc[-1]
+def _summary(config: PretrainConfig, parameters: int, reached: Progress) -> str:
+    size = config.network
     kinds = ", ".join(
         f"{objective.kind}{'' if objective.layer is None else f' on layer {objective.layer}'} ({objective.share:g})"
         for objective in config.objectives
     )
     return (
         f"{size.architecture}, {size.layers} layers × {size.hidden}, {parameters:,} parameters, pretrained from "
-        f"scratch for {int(last['step']):,} steps ({int(last['tokens']):,} tokens). Objectives and their shares of the "
+        f"scratch for {reached.step:,} steps ({reached.tokens:,} tokens). Objectives and their shares of the "
         f"batches: {kinds}."
     )
 
@@ -48,12 +49,12 @@ def _data(texts: Texts) -> str:
     if texts.pairs:
         lines += [
             "",
-            "| translations | languages | read | kept | blank | too long | in a retrieval set |",
-            "|" + "---|" * 7,
+            "| translations | languages | read | kept | blank | too long | in a retrieval set | in held-out text |",
+            "|" + "---|" * 8,
         ]
     lines += [
         f"| {pairs.name} | {'–'.join(pairs.languages)} | {pairs.read:,} | {len(pairs.sentences):,} | {pairs.blank:,} "
-        f"| {pairs.too_long:,} | {pairs.excluded:,} |"
+        f"| {pairs.too_long:,} | {pairs.excluded:,} | {pairs.held_out:,} |"
         for pairs in texts.pairs
     ]
     return "\n".join(lines)
@@ -61,6 +62,8 @@ def _data(texts: Texts) -> str:
 
 def _curve(history: pd.DataFrame) -> str:
     """The losses at about a dozen steps."""
+    if history.empty:
+        return ""
     rows = history.iloc[:: max(1, len(history) // 12)]
     names = [name for name in rows if name not in ("seconds", "gradient_norm")]
     lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]

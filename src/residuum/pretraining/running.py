@@ -116,9 +116,7 @@ def settings_of(config: PretrainConfig | Mapping[str, Any] | str | Path) -> Pret
     return checked_config(dict(config)) if isinstance(config, Mapping) else read_config(config)
 
 
-def _tokenizer(
-    settings: PretrainConfig, texts: Texts, out: Path, device: str, fresh: bool
-) -> PreTrainedTokenizerBase:
+def _tokenizer(settings: PretrainConfig, texts: Texts, out: Path, device: str, fresh: bool) -> PreTrainedTokenizerBase:
     """The tokenizer of this run: the one that is there already, else a new one of the main process."""
     folder = out / "tokenizer"
     if is_main_process():
@@ -194,7 +192,9 @@ def _train(
 ) -> Training:
     pieces = special_pieces(tokenizer)
     batches = MixedBatches(settings.objectives, *token_sources(tokenizer, settings, texts), pieces, settings.seed)
-    held_out = {name: [(ids,) for ids in encode_lines(tokenizer, rows)] for name, rows in texts.held_out.items() if rows}
+    held_out = {
+        name: [(ids,) for ids in encode_lines(tokenizer, rows)] for name, rows in texts.held_out.items() if rows
+    }
     retrieval = {name: encode_pairs(tokenizer, rows) for name, rows in texts.retrieval.items()}
     network.train()
     return train(
@@ -217,7 +217,8 @@ def token_sources(
     """Tokenized sentences and pairs, with the chance of each language and text to be drawn."""
     chances = shares({name: len(rows) for name, rows in texts.sentences.items()}, settings.exponent)
     sentences = [
-        Source([(ids,) for ids in encode_lines(tokenizer, rows)], chances[name]) for name, rows in texts.sentences.items()
+        Source([(ids,) for ids in encode_lines(tokenizer, rows)], chances[name])
+        for name, rows in texts.sentences.items()
     ]
     pairs = [
         Source(encode_pairs(tokenizer, paired.sentences), paired.weight * len(paired.sentences) ** settings.exponent)

@@ -27,7 +27,8 @@ class PairedText:
     read: int = 0
     blank: int = 0
     too_long: int = 0
-    excluded: int = 0
+    excluded: int = 0  # in a retrieval set
+    held_out: int = 0  # in the text that perplexity is measured on
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,12 @@ class Texts:
 
 
 def read_texts(config: PretrainConfig) -> Texts:
-    """Read all files, take held-out sentences away, and leave out pairs that occur in a retrieval set."""
+    """Read all files, take held-out sentences away, and leave out pairs that occur in these or in a retrieval set."""
     retrieval = {
         name: _read_files(chosen.files).sentences for name, chosen in sorted(config.evaluation.retrieval.items())
     }
     forbidden = {_key(line) for path in config.exclude for line in _lines(path)}
     forbidden |= {_key(side) for pairs in retrieval.values() for pair in pairs for side in pair}
-    pairs = [without(_read_pairs(source, config.seed), forbidden) for source in config.pairs]
     sentences, held_out = {}, {}
     for language, files in config.text.items():
         lines = list(dict.fromkeys(line for path in files for line in _lines(path) if line))
@@ -70,15 +70,21 @@ def read_texts(config: PretrainConfig) -> Texts:
             raise CorpusError(f"text.{language} holds no sentence; give files with at least one line.")
         kept, held_out[language] = _split(lines, config.evaluation.held_out, config.seed)
         sentences[language] = kept + _sampled(language, config)
+    measured = {_key(line) for lines in held_out.values() for line in lines}
+    pairs = [without(_read_pairs(source, config.seed), forbidden, measured) for source in config.pairs]
     return Texts(sentences, held_out, pairs, retrieval)
 
 
-def without(paired: PairedText, forbidden: set[str]) -> PairedText:
-    """The pairs of which neither side is forbidden, letter for letter but for case, spaces and punctuation."""
-    kept = [pair for pair in paired.sentences if not any(_key(side) in forbidden for side in pair)]
+def without(paired: PairedText, forbidden: set[str], held_out: set[str]) -> PairedText:
+    """The pairs of which no side is forbidden or held out, letter for letter but for case, spaces and punctuation."""
+    keyed = [(pair, {_key(side) for side in pair}) for pair in paired.sentences]
+    allowed = [(pair, keys) for pair, keys in keyed if keys.isdisjoint(forbidden)]
+    kept = [pair for pair, keys in allowed if keys.isdisjoint(held_out)]
     if not kept:
-        raise CorpusError(f"{paired.name}: all {len(paired.sentences)} pairs occur in retrieval sets; give other text.")
-    return replace(paired, sentences=kept, excluded=len(paired.sentences) - len(kept))
+        raise CorpusError(
+            f"{paired.name}: all {len(keyed)} pairs occur in retrieval sets or in held-out text; give other text."
+        )
+    return replace(paired, sentences=kept, excluded=len(keyed) - len(allowed), held_out=len(allowed) - len(kept))
 
 
 def _read_pairs(source: PairSource, seed: int) -> PairedText:
