@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +22,9 @@ from residuum.finetuning.seeds import Recipe, prepare
 from residuum.reports.sections import section
 from residuum.results import read_run
 from residuum.samples import sample, sample_text
-from residuum.tasks import TaskCorpora, named_task
+from residuum.tasks import Task, TaskCorpora, named_task
 from residuum.tuning import LearningSettings
+from tiny import save_model
 
 QUICK = LearningSettings(epochs=2, batch_size=8, learning_rate=1e-3)
 STS = "score\tsentence1\tsentence2\n" + "".join(f"{i % 5}.5\ta fox {i}\tthe dog {i % 3}\n" for i in range(40))
@@ -212,6 +214,60 @@ def test_killed_and_started_again_it_ends_with_the_same_bits(tiny_folder, tmp_pa
     whole, resumed = (weights(tmp_path / name) for name in ("whole", "killed"))
     assert whole.keys() == resumed.keys()
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_with_twice_the_batch_gives(tmp_path):
+    """Without dropout, which differs by the batch, and with two seeds, a frozen bottom and its states on disk."""
+    quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = save_model("bert", tmp_path / "bert", **quiet)
+    (tmp_path / "train.tsv").write_text(sample_text("polarity", size=40), encoding="utf-8")
+    arguments = ["finetune", model, "sentence", "--data", tmp_path / "train.tsv", "--seeds", 2, "--epochs", 2]
+    arguments += ["--learning-rate", 1e-3, "--freeze", "bottom:1", "--cache-memory", 0, "--device", "cpu", "--fresh"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    for processes, size in ((1, 8), (2, 4)):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        command = [*launcher, "-m", "residuum", *arguments, "--batch-size", size, "--out", tmp_path / str(processes)]
+        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("The model is in") == 1, "only the main process speaks"
+    one, two = (read_run(tmp_path / name) for name in ("1", "2"))
+    pd.testing.assert_frame_equal(two.tables["scores"], one.tables["scores"])
+    for table in ("curves", "history"):
+        values = two.tables[table].drop(columns="seconds", errors="ignore")
+        pd.testing.assert_frame_equal(values, one.tables[table].drop(columns="seconds", errors="ignore"), rtol=1e-3)
+    assert list(two.tables["curves"]["epoch"].unique()) == [1, 2]
+    for seed in ("seed-0", "seed-1"):
+        alone, together = (weights(tmp_path / name / seed) for name in ("1", "2"))
+        for name, value in alone.items():
+            torch.testing.assert_close(together[name], value, rtol=1e-4, atol=1e-5)
+        assert not (tmp_path / "2" / seed / "checkpoints").exists()
+        assert not (tmp_path / "2" / seed / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_length": 16}, "max_length 128 → 16"),
+        ({"task": Task("sentence", "second", "sentence")}, "label label → second"),
+        ({"drop": "top:1"}, "drop None → top:1"),
+    ],
+)
+def test_a_broken_off_run_goes_on_under_the_same_settings_only(changed, message, tiny_folder, tmp_path):
+    polarity = sample("polarity", size=40)
+    labels = polarity.targets()
+    data = replace(polarity, sentence_labels={"label": labels, "second": labels[::-1]})
+    task = Task("sentence", "label", "sentence")
+    options = {"data": data, "settings": replace(QUICK, epochs=4, checkpoint_every=3), "progress": False}
+
+    def break_off(_):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        finetune(tiny_folder("bert"), task, tmp_path, say=break_off, **options)
+    with pytest.raises(StoreError, match=f"holds checkpoints of another run .*{message}"):
+        finetune(tiny_folder("bert"), **{"task": task, "out": tmp_path, **options, **changed})
+    finetune(tiny_folder("bert"), task, tmp_path, **options)
 
 
 def test_the_card_tells_scores_data_and_settings(corpora, tiny_folder, tmp_path):
