@@ -15,6 +15,8 @@ from residuum.models import find_blocks, probe_batch
 from residuum.surgery import freeze, layer_count, named_layers
 
 TOLERANCE = 1e-5
+NARROW = 2  # tokens of a window that is tried
+_WINDOWS = ("sliding_window", "attention_chunk_size")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class SplitNetwork:
         self.module.eval()
         batch = probe_batch(self.base)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), _narrow_windows(self.base.config):
                 whole = self.base(**batch).last_hidden_state
                 states = self.lower(batch)
                 with self.resumed(states):
@@ -131,3 +133,21 @@ class SplitNetwork:
                 part.training = mode
         first = states.shape[:2] == batch["input_ids"].shape
         return first and torch.allclose(whole, resumed, atol=TOLERANCE)
+
+
+@contextmanager
+def _narrow_windows(config: Any) -> Iterator[None]:
+    """Windows of attention so narrow that a few tokens tell blocks with one from blocks without.
+
+    Many decoders (Gemma 2, GPT-OSS) choose a block's mask by its place among all blocks. With the lower ones taken out
+    an upper one may get another's mask, which only text longer than the window would show.
+    """
+    there = [name for name in _WINDOWS if isinstance(getattr(config, name, None), int)]
+    before = {name: getattr(config, name) for name in there}
+    for name in there:
+        setattr(config, name, NARROW)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(config, name, value)
