@@ -15,7 +15,7 @@ from residuum.models import from_transformers
 from residuum.pruning import prune
 from residuum.reports.sections import section
 from residuum.results import read_run
-from residuum.samples import sample
+from residuum.samples import sample, sample_text
 from residuum.surgery import load_whole
 from tiny import TEXT, save_model
 
@@ -82,6 +82,27 @@ def test_probe_gain_measures_what_each_layer_adds(deep, tmp_path):
     values = result.frame.set_index("layer")["value"]
     dropped = values[~values.index.isin(result.kept)]
     assert sorted(dropped) == sorted(values)[:2]
+
+
+def test_another_text_at_the_same_path_is_another_run(deep, tmp_path):
+    path = tmp_path / "bank.conllu"
+    path.write_text(sample_text("treebank", size=30), encoding="utf-8")
+    options = {"by": "probe", "drop": 1, "corpus": path, "task": "upos"}
+    first = prune(deep, tmp_path / "out", **options)
+    assert prune(deep, tmp_path / "out", **options).run.config == first.run.config
+    path.write_text(sample_text("treebank", size=30, seed=1), encoding="utf-8")
+    with pytest.raises(StoreError, match="holds another run"):
+        prune(deep, tmp_path / "out", **options)
+
+
+@pytest.mark.parametrize("by", ["cka", "angular"])
+def test_a_limit_holds_for_a_corpus_too(by, deep, corpus, tmp_path):
+    found = [
+        prune(deep, tmp_path / name, by=by, drop=1, corpus=text, limit=limit).frame["value"]
+        for name, text, limit in (("limited", corpus, 3), ("short", corpus.limit(3), None), ("whole", corpus, None))
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
 
 
 def test_by_position_the_record_says_what_went(tiny_folder, tmp_path):

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+import transformers as hf
 from lessons import lesson_of
 
 from residuum.errors import SettingError
@@ -65,6 +66,21 @@ def test_lower_and_upper_part_together_are_the_network(family, tiny_folder):
 def test_networks_that_cannot_be_cut_say_so(family, tiny_folder):
     network, _, _ = lesson_of("classification", tiny_folder(family))
     assert not SplitNetwork(network, 2).fits()
+
+
+@pytest.mark.parametrize("window", [4, 4096])
+def test_blocks_whose_window_goes_by_their_place_are_cut_only_where_each_keeps_its_own(window):
+    sizes = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "head_dim": 8}
+    config = hf.Gemma2Config(**sizes, num_hidden_layers=4, num_key_value_heads=1, sliding_window=window)
+    assert config.layer_types == ["sliding_attention", "full_attention"] * 2
+    network = hf.AutoModel.from_config(config).eval()
+    assert [SplitNetwork(network, bottom).fits() for bottom in (1, 2, 3)] == [False, True, False]
+    assert config.sliding_window == window
+    batch = {"input_ids": torch.arange(12)[None], "attention_mask": torch.ones(1, 12, dtype=torch.long)}
+    split = SplitNetwork(network, 2)
+    with torch.no_grad(), split.resumed(split.lower(batch)) as upper:
+        resumed = upper(**batch).last_hidden_state
+    torch.testing.assert_close(resumed, network(**batch).last_hidden_state)
 
 
 def test_the_lower_part_stops_at_the_cut(tiny_folder):

@@ -159,6 +159,13 @@ def test_settings_are_checked_when_they_are_made(changes, message):
         LearningSettings(**changes)
 
 
+@pytest.mark.parametrize(("processes", "accumulation", "steps"), [(1, 1, 10), (2, 1, 5), (1, 4, 3), (2, 4, 2)])
+def test_an_epoch_is_as_many_steps_as_all_processes_need_for_it(processes, accumulation, steps):
+    settings = LearningSettings(epochs=1, accumulation=accumulation)
+    plan = settings.for_training(10, "accuracy", 0, processes)
+    assert plan.evaluate_every == plan.total_steps(10, processes) == steps
+
+
 def test_a_head_is_drawn_from_the_seed_and_kept_where_it_fits(tiny_folder, tmp_path):
     problem = Problem(Task("sentence", unit="sentence"), "classification", ("a", "b"))
     heads = [load_with_head(tiny_folder("bert"), problem, seed=seed)[0].classifier.weight for seed in (0, 0, 1)]
