@@ -13,7 +13,10 @@ from residuum.ranking.settings import check_shares
 from residuum.redundancies.settings import THRESHOLDS
 
 MEASURES = ("neuron", "svcca", "cka", "attention_pearson", "attention_cka")
-"""Single neurons and directions (whose difference is the localization), layers, heads, and attention as a whole."""
+"""Single neurons and directions (whose difference is the localization), layers, heads, and attention as a whole.
+
+`attention_js` (figure 6 of Wu et al. 2020) can be asked for: it takes fifty times as long as `attention_pearson`.
+"""
 SHARES = (0.05, 0.1)
 """Top and bottom shares of neurons: those of Durrani et al. (2021)."""
 

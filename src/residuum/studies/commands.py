@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from residuum.activations.store import ActivationStore
@@ -10,7 +11,7 @@ from residuum.comparison import compare
 from residuum.finetuning import finetune
 from residuum.redundancies import redundancy
 from residuum.results import Run
-from residuum.studies.declarations import step_name
+from residuum.studies.declarations import Load, step_name
 from residuum.studies.kits import Kit
 from residuum.tasks import Task, TaskCorpora
 
@@ -33,7 +34,7 @@ def compared(kit: Kit, stores: Sequence[ActivationStore], measures: Sequence[str
 def tuned(
     kind: str, model: str, task: str, kit: Kit, *, variant: str = "", freeze: str | None = None, drop: str | None = None
 ) -> Run:
-    """A model that learnt a sentence task, in the folder of its step."""
+    """A model that learnt a sentence task from every seed of the scale, in the folder of its step."""
     named, corpora = kit.data.sentence_tasks[task]
     return finetune(
         kit.models[model],
@@ -42,11 +43,23 @@ def tuned(
         data=corpora,
         freeze=freeze,
         drop=drop,
+        seeds=kit.scale.seeds,
         settings=kit.learning,
         device=kit.device,
         progress=False,
         **kit.options,
     ).run
+
+
+def tuned_folder(model: str, task: str, kit: Kit) -> Path:
+    """Where the model is that learnt a task and is read on; of several seeds the first."""
+    folder = kit.out / step_name("finetune", model, task)
+    return folder if kit.scale.seeds == 1 else folder / f"seed-{kit.seed}"
+
+
+def tuning_load(kit: Kit) -> Load:
+    """What fine-tuning asks for: all examples in every epoch, from every seed."""
+    return Load(trained=float(kit.scale.examples or kit.scale.sentences) * kit.scale.epochs * kit.scale.seeds)
 
 
 def redundant(model: str, source: str, task: Task, corpora: TaskCorpora, kit: Kit, *, keep: float = 0.99) -> Run:

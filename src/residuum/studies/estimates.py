@@ -78,7 +78,7 @@ def correlation_estimate(x: np.ndarray, y: np.ndarray) -> Estimate:
 
 
 def score_on_test(run: Run) -> Estimate:
-    """What a fine-tuned model scores on its test part; scores other than accuracy have no interval."""
+    """What a fine-tuned model scores on its test part, of several seeds the mean; only accuracy has an interval."""
     metric = run.summary["metric"]
     value = float(run.summary[f"test {metric}"])
     return (

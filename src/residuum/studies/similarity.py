@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from residuum.results import Run
-from residuum.studies.commands import compared, tuned
+from residuum.studies.commands import compared, tuned, tuned_folder, tuning_load
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.kits import Kit, block_count
 from residuum.studies.similarity_findings import (
@@ -39,7 +39,7 @@ FROZEN = {"sample": (2,), "small": (3, 2), "paper": (3, 2)}  # a third and a hal
 
 def _steps(kit: Kit) -> tuple[Step, ...]:
     tasks = list(kit.data.sentence_tasks)
-    n, examples = kit.scale.sentences, float(kit.scale.examples or kit.scale.sentences) * kit.scale.epochs
+    n = kit.scale.sentences
     steps = [
         Step("compare", "All layers and heads of all models", _compare, Load(read=3 * n)),
         Step("random", "Models and their random twins", _random, Load(read=3 * n)),
@@ -50,7 +50,7 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
                 "finetune",
                 f"{model} learns {task}",
                 partial(tuned, "finetune", model, task),
-                Load(trained=examples),
+                tuning_load(kit),
                 model,
                 task,
             )
@@ -62,7 +62,7 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
                 "frozen",
                 f"{model} learns {task}, layers {frozen} frozen",
                 partial(tuned, "frozen", model, task, variant=frozen, freeze=frozen),
-                Load(trained=examples),
+                tuning_load(kit),
                 model,
                 task,
                 variant=frozen,
@@ -93,9 +93,10 @@ def _random(kit: Kit) -> Run:
 
 def _tuned(model: str, tasks: list[str], kit: Kit) -> Run:
     """The model and what every task made of it, over the same text."""
-    folders = [kit.out / step_name("finetune", model, task) for task in tasks]
     stores = [kit.read(model, kit.models[model], attention=True)]
-    stores += [kit.read(folder.name, folder, attention=True) for folder in folders]
+    stores += [
+        kit.read(step_name("finetune", model, task), tuned_folder(model, task, kit), attention=True) for task in tasks
+    ]
     measures = [name for name in TUNED_MEASURES if stores[0].n_heads or "attention" not in name]
     return compared(kit, stores, measures, step_name("tuned", model))
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from residuum.differences import diff
 from residuum.results import Run
-from residuum.studies.commands import tuned
+from residuum.studies.commands import tuned, tuned_folder, tuning_load
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.kits import Kit, block_count
 from residuum.studies.transfer_learning_findings import (
@@ -28,11 +28,10 @@ MEASURES = ("neuron", "svcca", "cka")
 
 def _steps(kit: Kit) -> tuple[Step, ...]:
     tasks = list(kit.data.sentence_tasks)
-    examples = float(kit.scale.examples or kit.scale.sentences) * kit.scale.epochs
     words = kit.scale.sentences * len(kit.data.word_texts) * (1 + len(tasks))
     steps = []
     for model, source in kit.models.items():
-        learn = Load(trained=examples)
+        learn = tuning_load(kit)
         steps += [
             Step("finetune", f"{model} learns {task}", partial(tuned, "finetune", model, task), learn, model, task)
             for task in tasks
@@ -58,7 +57,7 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
 
 def _diff(model: str, tasks: list[str], kit: Kit) -> Run:
     """What probes find in the model before and after it learnt each task."""
-    after = {task: kit.load(kit.out / step_name("finetune", model, task)) for task in tasks}
+    after = {task: kit.load(tuned_folder(model, task, kit)) for task in tasks}
     texts = kit.data.word_texts
     return diff(
         {model: kit.load(kit.models[model]), **after},
