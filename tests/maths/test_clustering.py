@@ -108,12 +108,13 @@ def test_constant_neurons_are_counted_and_stay_alone_below_threshold_one():
 def test_dead_neurons_are_constant_for_arrays_and_for_moments_alike():
     x = correlated_neurons()
     x[:, 7] *= 1e-32  # as in real models: alive in float32, but not its square
-    x[:, 9] *= 1e-12
+    x[:, 8] *= 1e-9  # so, too: lost in any float32 sum with the others
+    x[:, 9] *= 1e-5
     accumulator = MomentsAccumulator([30, 30], products="float32")
     accumulator.update(x)
     of_array, of_moments = neuron_correlation(x), moments_correlation(accumulator.result())
     for _, constant in (of_array, of_moments):
-        assert np.flatnonzero(constant).tolist() == [7]
+        assert np.flatnonzero(constant).tolist() == [7, 8]
     np.testing.assert_allclose(of_array[0], of_moments[0], atol=1e-5)
 
 

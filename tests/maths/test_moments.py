@@ -189,8 +189,9 @@ class TestConstantNeurons:
     def test_small_but_real_variation_is_not_taken_for_constant(self):
         x = words(400)
         x[:, 0] = 1e4 + 1e-6 * np.random.default_rng(1).standard_normal(400)
-        x[:, 1] *= 1e-25
+        x[:, 1] *= 1e-13
         assert accumulate(x).dead(0).tolist() == []
+        assert accumulate(1e-25 * x).dead(0).tolist() == []
 
     def test_one_word_has_only_constant_neurons(self):
         assert accumulate(words(1)).dead(1).tolist() == [0, 1, 2, 3, 4]

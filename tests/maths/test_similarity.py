@@ -236,13 +236,13 @@ def hidden_states(data: Path) -> np.ndarray:
 
 
 class TestOnRealLayers:
-    """all-MiniLM-L6-v2 over English PUD: LayerNorm's lost direction and, in its last layer, neurons near 0."""
+    """all-MiniLM-L6-v2 over English PUD: LayerNorm's lost direction and, in its last layer, three dead neurons."""
 
     @pytest.mark.parametrize(("i", "j"), [(0, 6), (6, 0), (2, 3)])
     def test_every_measure_against_its_formula(self, hidden_states, i, j):
         x, y = hidden_states[i], hidden_states[j]
         for measure, oracle in ORACLES.items():
-            expected = oracle(x.astype(np.float64), y.astype(np.float64))
+            expected = oracle(*(np.where(states.std(axis=0) > 1e-6, states.astype(np.float64), 0) for states in (x, y)))
             assert similarity(x, y, measure) == pytest.approx(expected, abs=1e-6), measure
 
 

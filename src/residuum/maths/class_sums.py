@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.errors import DataError
+from residuum.maths.constancy import constant_neurons, rounding_floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +28,12 @@ class ClassSums:
 
     @property
     def deviation(self) -> Float[np.ndarray, " neuron"]:
-        """Standard deviation of each neuron over all words; exactly 0 when it is below float32 resolution."""
-        n_words = self.counts.sum()
+        """Standard deviation of each neuron over all words; exactly 0 where it is constant (`maths.constancy`)."""
+        n_words = int(self.counts.sum())
         mean = self.sums.sum(axis=0) / n_words
-        variance = self.squares.sum(axis=0) / n_words - mean**2
-        resolution = (np.finfo(np.float32).eps * mean) ** 2
-        return np.sqrt(np.where(variance > resolution, variance, 0))
+        scatter = self.squares.sum(axis=0) - n_words * mean**2
+        constant = constant_neurons(scatter, rounding_floor(n_words, mean))
+        return np.sqrt(np.where(constant, 0, scatter) / n_words)
 
     def between_column(self, neuron: int) -> Float[np.ndarray, " neuron"]:
         """One column of the between-class scatter Σ_c n_c (μ_c − μ)(μ_c − μ)ᵀ."""

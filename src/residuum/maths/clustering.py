@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Int
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from residuum.errors import DataError, SettingError
+from residuum.maths.constancy import constant_neurons, resolution_of, rounding_floor
 from residuum.maths.moments import Moments
 from residuum.maths.neuron_ids import NeuronLayout
 
 Labels = Int[np.ndarray, " neuron"]
-SINGLE = np.finfo(np.float32)
 
 
 def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float) -> Labels:
@@ -96,22 +96,22 @@ def neuron_correlation(
 ) -> tuple[Float[np.ndarray, "neuron neuron"], Bool[np.ndarray, " neuron"]]:
     """Pearson correlation of every pair of neurons, and which neurons are constant.
 
-    A constant neuron correlates 0 with every other and 1 with itself. Constant means that its standard
-    deviation is below the float32 resolution of its largest value, or so small that its square is no float32
-    number (dead neurons of real models are at 1e-32). Centred and summed in float64.
+    A constant neuron (`maths.constancy`; all are taken for one layer) correlates 0 with every other and 1 with
+    itself. Centred and summed in float64.
     """
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] < 2 or x.shape[1] < 2:
         raise DataError(f"Found an array of shape {x.shape}; clustering needs at least 2 words × 2 neurons.")
     # A NaN or infinity shows in a column's extremes: no mask or copy as large as the data is needed.
-    largest = np.maximum(np.abs(x.min(axis=0)), np.abs(x.max(axis=0))).astype(np.float64)
-    if not np.isfinite(largest).all():
+    if not (np.isfinite(x.min(axis=0)).all() and np.isfinite(x.max(axis=0)).all()):
         raise DataError("The activations contain NaN or infinite values; extract them again or drop those words.")
     centred = x.astype(np.float64)
-    centred -= centred.mean(axis=0)
+    mean = centred.mean(axis=0)
+    centred -= mean
     correlation = centred.T @ centred
     squares = np.diagonal(correlation).copy()
-    constant = squares <= len(x) * np.maximum((SINGLE.eps * largest) ** 2, SINGLE.tiny)
+    resolution = resolution_of(x.dtype)
+    constant = constant_neurons(squares, rounding_floor(len(x), mean, resolution), resolution)
     scale = np.where(constant, 0, 1 / np.sqrt(np.where(constant, 1, squares)))
     correlation *= scale
     correlation *= scale[:, None]
@@ -124,7 +124,7 @@ def moments_correlation(
 ) -> tuple[Float[np.ndarray, "neuron neuron"], Bool[np.ndarray, " neuron"]]:
     """`neuron_correlation` from streamed moments: S_kl / √(S_kk S_ll), the neurons of all layers side by side.
 
-    Constant means that the standard deviation is below the float32 resolution of the mean, or is rounding alone.
+    Constant are the neurons that are so in their own layer (`Moments.alive`), as in a comparison.
     Memory beside the moments: 8·D² bytes (0.8 GB for 9,984 neurons).
     """
     if sum(moments.widths) < 2 or moments.n < 2:
@@ -132,8 +132,7 @@ def moments_correlation(
             f"Found {moments.n} words × {sum(moments.widths)} neurons; clustering needs at least 2 words × 2 neurons."
         )
     squares = np.concatenate([np.diag(moments.blocks[i, i]) for i in range(moments.n_layers)])
-    resolution = moments.n * np.maximum((SINGLE.eps * moments.mean) ** 2, SINGLE.tiny)
-    constant = squares <= np.maximum(moments.floor, resolution)
+    constant = ~np.concatenate([moments.alive(i) for i in range(moments.n_layers)])
     scale = np.where(constant, 0, 1 / np.sqrt(np.where(constant, 1, squares)))
     stops = np.cumsum(moments.widths)
     layers = [slice(stop - width, stop) for stop, width in zip(stops, moments.widths, strict=True)]

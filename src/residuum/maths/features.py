@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from residuum.errors import DataError
+from residuum.maths.constancy import constant_neurons, rounding_floor
 
 BLOCK = 4096
 """Rows that are checked, measured or predicted at a time."""
@@ -112,18 +113,34 @@ def check_finite(window: Window) -> None:
 
 def column_moments(features: Features) -> tuple[Float[np.ndarray, " neuron"], Float[np.ndarray, " neuron"]]:
     """Mean and standard deviation of each neuron in float64; a constant neuron's deviation is given as 1."""
-    n_words, n_neurons = features.shape
-    total = np.zeros(n_neurons)
+    mean, scatter = _mean_and_scatter(features)
+    constant = constant_neurons(scatter, rounding_floor(features.shape[0], mean))
+    return mean, np.where(constant, 1.0, np.sqrt(scatter / features.shape[0]))
+
+
+def constant_columns(features: Features) -> Bool[np.ndarray, " neuron"]:
+    """Which neurons are constant beside the others that are given (`maths.constancy`)."""
+    mean, scatter = _mean_and_scatter(features)
+    return constant_neurons(scatter, rounding_floor(features.shape[0], mean))
+
+
+def column_scatter(features: Features) -> Float[np.ndarray, " neuron"]:
+    """Σ(x − μ)² of each neuron in float64, exactly 0 where it is constant."""
+    mean, scatter = _mean_and_scatter(features)
+    return np.where(constant_neurons(scatter, rounding_floor(features.shape[0], mean)), 0.0, scatter)
+
+
+def _mean_and_scatter(features: Features) -> tuple[Float[np.ndarray, " neuron"], Float[np.ndarray, " neuron"]]:
+    """μ and Σ(x − μ)² of each neuron in one pass, blocks being merged by Chan's formula."""
+    n, mean, scatter = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
     for block in _blocks(features):
-        total += block.sum(axis=0)
-    mean = total / n_words
-    square = np.zeros(n_neurons)
-    for block in _blocks(features):
-        block -= mean
-        square += np.einsum("wn,wn->n", block, block)
-    deviation = np.sqrt(square / n_words)
-    negligible = deviation <= np.finfo(np.float32).eps * np.abs(mean)
-    return mean, np.where(negligible, 1.0, deviation)
+        own = block.mean(axis=0)
+        block -= own
+        share = len(block) / (n + len(block))
+        scatter += np.einsum("wn,wn->n", block, block) + n * share * (own - mean) ** 2
+        mean += share * (own - mean)
+        n += len(block)
+    return mean, scatter
 
 
 def _blocks(features: Features) -> Iterator[Float[np.ndarray, "word neuron"]]:

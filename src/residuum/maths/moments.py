@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_float_array, require_finite
+from residuum.maths.constancy import DOUBLE, constant_neurons, resolution_of, rounding_floor
 from residuum.maths.layer_blocks import Layout, Pair, held_pairs
 from residuum.maths.recentring import ShiftTerms
 
@@ -28,6 +29,8 @@ EPSILON = float(np.finfo(np.float64).eps)
 ROUNDING = 1e3 * EPSILON
 # Words multiplied at once: enough for full matrix-product speed, few enough for small buffers.
 CHUNK = 512
+# Norms of words whose float32 products neither overflow nor vanish; others are brought there by a power of two.
+SAFE_NORMS = (1e-3, 1e15)
 
 
 class MomentsAccumulator:
@@ -56,6 +59,7 @@ class MomentsAccumulator:
         self._chunk = {i: np.empty((CHUNK, layout.widths[i])) for i, j in held if i == j}
         self._waiting = 0
         self._shift = np.full(layout.total, np.nan)
+        self._resolution = DOUBLE
         self._sum = np.zeros(layout.total)
         self._third = np.zeros((len(layout.widths), layout.total))
         self._fourth = np.zeros((len(layout.widths), len(layout.widths)))
@@ -70,6 +74,7 @@ class MomentsAccumulator:
         """
         layers = self._as_layers(block)
         words = len(next(iter(layers.values())))
+        self._resolution = max(self._resolution, *(resolution_of(layer.dtype) for layer in layers.values()))
         require_finite([layers.get(i) for i in range(len(self._layout.widths))], first_word=self._n + self._waiting)
         if words and self._n + self._waiting == 0:
             for i, layer in layers.items():
@@ -95,7 +100,8 @@ class MomentsAccumulator:
             blocks=dict(self._blocks),
             third=np.where(missing[:, self._layout.layer_of_neuron], np.nan, self._third),
             fourth=np.where(missing, np.nan, self._fourth),
-            floor=_mean_rounding(self._n, self._shift),
+            floor=rounding_floor(self._n, self._shift, self._resolution),
+            resolution=self._resolution,
         )
 
     def _as_layers(self, block: Any) -> dict[int, np.ndarray]:
@@ -134,17 +140,31 @@ class MomentsAccumulator:
             self._blocks = {pair: block.copy() for pair, block in self._blocks.items()}
             self._handed_out = False
         shifted = {i: chunk[: self._waiting] for i, chunk in self._chunk.items()}
-        self._add_norms(shifted)
-        factors = {i: z.astype(self._product_type, copy=False) for i, z in shifted.items()}
+        squares = self._add_norms(shifted)
+        scales = {i: self._product_scale(float(squares[:, i].max())) for i in shifted}
+        factors = {
+            i: (z if scales[i] == 1 else z * scales[i]).astype(self._product_type, copy=False)
+            for i, z in shifted.items()
+        }
         for (i, j), block in self._blocks.items():
-            block += factors[i].T @ factors[j]
+            product = factors[i].T @ factors[j]
+            scale = scales[i] * scales[j]
+            block += product if scale == 1 else product.astype(np.float64) / scale
         self._n += self._waiting
         self._waiting = 0
         # So the shift is the mean of at least half of the words, and no sum outgrows the scatter by much.
         if self._n >= 2 * self._recentred_at:
             self._recentre()
 
-    def _add_norms(self, shifted: dict[int, np.ndarray]) -> None:
+    def _product_scale(self, largest_square: float) -> float:
+        """The power of two by which words are multiplied so that float32 can hold their products."""
+        norm = np.sqrt(largest_square)
+        if self._product_type == np.float64 or norm == 0 or SAFE_NORMS[0] <= norm <= SAFE_NORMS[1]:
+            return 1.0
+        return float(np.exp2(-np.round(np.log2(norm))))
+
+    def _add_norms(self, shifted: dict[int, np.ndarray]) -> np.ndarray:
+        """Add to the third and fourth sums; gives ‖x_l‖² of each waiting word and layer."""
         squares = np.zeros((self._waiting, len(self._layout.widths)))
         for i, z in shifted.items():
             self._sum[self._layout.slices[i]] += z.sum(axis=0)
@@ -152,6 +172,7 @@ class MomentsAccumulator:
         for i, z in shifted.items():
             self._third[:, self._layout.slices[i]] += squares.T @ z
         self._fourth += squares.T @ squares
+        return squares
 
     def _recentre(self) -> None:
         """Move the shift to the mean of the words so far; the sums about it follow exactly."""
@@ -211,7 +232,7 @@ class Moments:
 
     `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` is Σ‖x_l − μ_l‖²(x_k − μ_k) for neuron k, and `fourth[l, m]` Σ‖x_l −
     μ_l‖²‖x_m − μ_m‖²; both are NaN for pairs of layers that are not kept. `floor[k]` is what rounding alone may leave
-    in S_kk of a constant neuron.
+    in S_kk of a constant neuron, and `resolution` the ε of the numbers (see `maths.constancy`).
     """
 
     widths: tuple[int, ...]
@@ -221,6 +242,7 @@ class Moments:
     third: Float[np.ndarray, "layer neuron"]
     fourth: Float[np.ndarray, "layer layer"]
     floor: Float[np.ndarray, " neuron"]
+    resolution: float = DOUBLE
 
     def __post_init__(self) -> None:
         for array in (self.mean, self.third, self.fourth, self.floor, *self.blocks.values()):
@@ -238,7 +260,7 @@ class Moments:
 
     def layer(self, i: int) -> LayerMoments:
         """The moments of layer `i`, with exact zeros for its constant neurons."""
-        alive = self._alive(i)
+        alive = self.alive(i)
         scatter = _without_dead(self._block(i, i), alive, alive)
         return LayerMoments(self.n, self.mean[self._layout.slices[i]], scatter, float(self.fourth[i, i]), alive)
 
@@ -251,19 +273,26 @@ class Moments:
 
     def dead(self, i: int) -> Int[np.ndarray, " _"]:
         """The constant neurons of layer `i`: they correlate 0 with everything but themselves."""
-        return np.flatnonzero(~self._alive(i))
+        return np.flatnonzero(~self.alive(i))
+
+    def alive(self, i: int) -> Bool[np.ndarray, " neuron"]:
+        """Which neurons of layer `i` are not constant, by the rule of `maths.constancy`."""
+        if not 0 <= i < self.n_layers:
+            raise SettingError(f"Layer {i} is not in these moments (they have 0–{self.n_layers - 1}).")
+        return ~constant_neurons(np.diag(self._block(i, i)), self.floor[self._layout.slices[i]], self.resolution)
 
     def scatter(self, layers: Sequence[int] | None = None) -> Float[np.ndarray, "neuron neuron"]:
         """S of some layers side by side (all by default) as one symmetric matrix."""
         layers = range(self.n_layers) if layers is None else layers
-        alive = {i: self._alive(i) for i in layers}
+        alive = {i: self.alive(i) for i in layers}
         return np.block([[_without_dead(self._block(i, j), alive[i], alive[j]) for j in layers] for i in layers])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything as named arrays, to be stored; `from_arrays` is the way back."""
         blocks = {f"scatter.{i}.{j}": block for (i, j), block in self.blocks.items()}
         sums = {"mean": self.mean, "third": self.third, "fourth": self.fourth, "floor": self.floor}
-        return {"n": np.array(self.n), "widths": np.array(self.widths), **sums, **blocks}
+        facts = {"n": np.array(self.n), "widths": np.array(self.widths), "resolution": np.array(self.resolution)}
+        return {**facts, **sums, **blocks}
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray]) -> "Moments":
@@ -273,17 +302,13 @@ class Moments:
             widths=tuple(int(width) for width in arrays["widths"]),
             n=int(arrays["n"]),
             blocks={(int(i), int(j)): arrays[name] for name, (_, i, j) in names.items()},
+            resolution=float(arrays["resolution"]),
             **{name: arrays[name] for name in ("mean", "third", "fourth", "floor")},
         )
 
     @cached_property
     def _layout(self) -> Layout:
         return Layout(self.widths)
-
-    def _alive(self, i: int) -> Bool[np.ndarray, " neuron"]:
-        if not 0 <= i < self.n_layers:
-            raise SettingError(f"Layer {i} is not in these moments (they have 0–{self.n_layers - 1}).")
-        return np.diag(self._block(i, i)) > self.floor[self._layout.slices[i]]
 
     def _block(self, i: int, j: int) -> Float[np.ndarray, "_ _"]:
         pair = (min(i, j), max(i, j))
@@ -323,15 +348,10 @@ def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
     terms_b = ShiftTerms.of(layout, b.blocks, b.n, db)
     third = a.third + terms_a.third() + sign * (b.third + terms_b.third())
     fourth = a.fourth + terms_a.fourth(a.third) + sign * (b.fourth + terms_b.fourth(b.third))
-    floor = np.maximum(a.floor + b.floor, _mean_rounding(n, mean))
+    floor = np.maximum(a.floor + b.floor, rounding_floor(n, mean, DOUBLE))
     if sign < 0:
         floor += ROUNDING * (layout.diagonal(a.blocks) + a.n * da**2)
-    return Moments(a.widths, n, mean, blocks, third, fourth, floor)
-
-
-def _mean_rounding(n: int, mean: Float[np.ndarray, " neuron"]) -> Float[np.ndarray, " neuron"]:
-    """The scatter of n words that differ from the mean by no more than a few roundings of it."""
-    return n * (16 * EPSILON * mean) ** 2
+    return Moments(a.widths, n, mean, blocks, third, fourth, floor, max(a.resolution, b.resolution))
 
 
 def _without_dead(

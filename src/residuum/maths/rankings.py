@@ -10,6 +10,7 @@ from scipy.stats import kendalltau
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.class_sums import ClassSums
+from residuum.maths.features import constant_columns
 
 Order = Int[np.ndarray, " neuron"]
 
@@ -61,10 +62,11 @@ def mass_shares(weight: Float[np.ndarray, "class neuron"]) -> Float[np.ndarray, 
 def probeless_ranking(sums: ClassSums) -> Ranking:
     """Sum over pairs of classes of |difference of the class means| (Antverg & Belinkov 2022).
 
-    Σ_{c<c'} |q_c − q_c'| of C sorted means is Σ_i (2i − C + 1) q_(i), i from 0.
+    Σ_{c<c'} |q_c − q_c'| of C sorted means is Σ_i (2i − C + 1) q_(i), i from 0. Means of a constant neuron differ by
+    rounding alone: its score is 0.
     """
     means = np.sort(sums.present_means, axis=0)
-    return rank_by((2 * np.arange(len(means)) - len(means) + 1) @ means)
+    return rank_by(np.where(sums.deviation > 0, (2 * np.arange(len(means)) - len(means) + 1) @ means, 0.0))
 
 
 def mean_difference_ranking(sums: ClassSums) -> Ranking:
@@ -107,7 +109,7 @@ def intersection_over_union(
     membership = np.eye(classes.max() + 1, dtype=np.float32)[classes]
     blocks = (np.asarray(x[:, start : start + block], np.float32) for start in range(0, x.shape[1], block))
     found = [np.maximum(_iou(membership, b, share), _iou(membership, -b, share)) for b in blocks]
-    return np.concatenate(found, axis=1)
+    return np.where(constant_columns(x), 0, np.concatenate(found, axis=1))
 
 
 def random_ranking(n_neurons: int, generator: np.random.Generator) -> Ranking:
@@ -165,7 +167,7 @@ def _iou(
     n_words = len(x)
     first = n_words - max(round(share * n_words), 1)
     threshold = np.partition(x, first, axis=0)[first]
-    fires = (x >= threshold) & (x.min(axis=0) < x.max(axis=0))
+    fires = x >= threshold
     both = membership.T @ fires.astype(np.float32)
     either = membership.sum(axis=0)[:, None] + fires.sum(axis=0) - both
     return np.divide(both, either, out=np.zeros_like(both), where=either > 0)
