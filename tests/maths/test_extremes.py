@@ -2,15 +2,30 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import DataError
+from residuum.maths.alignment_losses import info_nce
+from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_neurons, neuron_correlation
+from residuum.maths.gaussian_ranking import gaussian_ranking
+from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
 from residuum.maths.probe_scores import pearson_score, selectivity
+from residuum.maths.probing import Probe, Recipe, train_probes
+from residuum.maths.rankings import (
+    Ranking,
+    iou_ranking,
+    lca_ranking,
+    mean_difference_ranking,
+    probeless_ranking,
+)
+from residuum.maths.retrieval import cosine_ranks
 from residuum.maths.similarity import MEASURES, similarity
 from residuum.maths.statistics import pearson
+from residuum.maths.targets import class_target
 
 FROM_ROWS = [name for name, measure in MEASURES.items() if measure.source in ("moments", "arrays")]
 FROM_MOMENTS = [name for name, measure in MEASURES.items() if measure.source == "moments"]
@@ -132,10 +147,16 @@ def test_merged_moments_are_those_of_the_whole_at_every_scale(seed, a, cut):
 
 
 @few
-@given(seed=seeds, powers=st.lists(st.integers(-15, 20), min_size=4, max_size=4), threshold=st.floats(0.01, 0.9))
-def test_clusters_do_not_depend_on_the_scale_or_the_sign_of_neurons(seed, powers, threshold):
+@given(
+    seed=seeds,
+    a=scales,
+    powers=st.lists(st.integers(-6, 6), min_size=4, max_size=4),
+    threshold=st.floats(0.01, 0.9),
+)
+def test_clusters_do_not_depend_on_the_scale_or_the_sign_of_neurons(seed, a, powers, threshold):
+    """A layer may be as small or large as it likes; inside it, what float64 loses beside the others is constant."""
     x, _ = layers(seed)
-    scaled = x * 10.0 ** np.array(powers, float) * np.array([1, -1, 1, -1])
+    scaled = a * x * 10.0 ** np.array(powers, float) * np.array([1, -1, 1, -1])
     np.testing.assert_array_equal(cluster_neurons(scaled, threshold), cluster_neurons(x, threshold))
 
 
@@ -170,3 +191,142 @@ def test_selectivity_is_what_the_task_has_over_its_control(task, control):
     assert -1 <= selectivity(task, control) <= 1
     assume(task != control)
     assert (selectivity(task, control) > 0) == (task > control)
+
+
+CLASSES = np.arange(90) % 3
+
+
+def knowing(seed: int) -> np.ndarray:
+    """Six neurons over 90 words of three classes: neurons 0, 2 and 4 each know a class of their own."""
+    x = np.random.default_rng(seed).standard_normal((90, 6))
+    x[:, [0, 2, 4]] += 6.0 * np.eye(3)[CLASSES]
+    return x
+
+
+def gaussian(x: np.ndarray) -> Ranking:
+    accumulator = MomentsAccumulator([x.shape[1]])
+    accumulator.update(x)
+    return gaussian_ranking(class_sums(x, CLASSES, 3), accumulator.result().layer(0).scatter)
+
+
+RANKINGS = {
+    "mean_difference": lambda x: mean_difference_ranking(class_sums(x, CLASSES, 3)),
+    "probeless": lambda x: probeless_ranking(class_sums(x, CLASSES, 3)),
+    "iou": lambda x: iou_ranking(x, CLASSES, share=1 / 3),
+    "gaussian": gaussian,
+}
+
+
+@pytest.mark.parametrize("method", RANKINGS)
+@few
+@given(seed=seeds, a=scales, powers=st.lists(st.integers(-2, 2), min_size=6, max_size=6))
+def test_rankings_do_not_depend_on_the_scale_of_a_layer_or_of_a_neuron(method, seed, a, powers):
+    x = knowing(seed)
+    own = np.zeros(6) if method == "probeless" else np.array(powers, float)  # means are in the units of a neuron
+    found, expected = RANKINGS[method](a * x * 10.0**own), RANKINGS[method](x)
+    unit = a if method == "probeless" else 1.0
+    np.testing.assert_allclose(found.scores / unit, expected.scores, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(found.order, expected.order)
+
+
+@pytest.mark.parametrize("method", RANKINGS)
+@few
+@given(seed=seeds, shift=st.lists(st.integers(-1000, 1000), min_size=6, max_size=6))
+def test_rankings_find_the_same_neurons_around_any_mean_and_in_half_precision(method, seed, shift):
+    x = knowing(seed)
+    expected = set(RANKINGS[method](x).order[:2].tolist())
+    assert expected <= {0, 2, 4}
+    for other in (x + np.array(shift, float), x.astype(np.float16)):
+        assert set(RANKINGS[method](other).order[:2].tolist()) <= {0, 2, 4}
+
+
+@pytest.mark.parametrize("method", RANKINGS)
+@pytest.mark.parametrize("words", [1, 2])
+def test_a_word_or_a_neuron_alone_is_ranked_without_a_fault(method, words, monkeypatch):
+    known = knowing(0)
+    monkeypatch.setitem(globals(), "CLASSES", np.arange(words))
+    for x in (known[:words], known[:words, :1]):
+        found = RANKINGS[method](x)
+        assert sorted(found.order.tolist()) == list(range(x.shape[1]))
+        assert np.isfinite(found.scores).all()
+
+
+@few
+@given(seed=seeds, a=scales)
+def test_the_scale_of_weights_means_nothing_to_lca(seed, a):
+    weight = np.random.default_rng(seed).standard_normal((3, 8))
+    np.testing.assert_array_equal(lca_ranking(a * weight).order, lca_ranking(weight).order)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 50), exponent=st.integers(-20, 20))
+def test_a_standardised_probe_learns_the_same_at_every_scale(seed, exponent):
+    x, target = knowing(seed).astype(np.float32), class_target([str(c) for c in CLASSES])
+    scaled = (x * np.float32(10.0**exponent)).astype(np.float32)
+    recipe = Recipe(epochs=3, batch_size=16, learning_rate=0.05, standardize=True)
+    first, second = (train_probes(own, {"task": target}, [Probe("task")], recipe)[0] for own in (x, scaled))
+    np.testing.assert_allclose(second.weight, first.weight, atol=1e-3)
+    np.testing.assert_array_equal(second.predict(scaled), first.predict(x))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 50), exponent=st.integers(-20, 20))
+def test_a_plain_probe_stays_finite_at_every_scale(seed, exponent):
+    x = (knowing(seed) * 10.0**exponent).astype(np.float32)
+    target = class_target([str(c) for c in CLASSES])
+    (probe,) = train_probes(x, {"task": target}, [Probe("task", l1=1e-5, l2=1e-5)], Recipe(epochs=2, batch_size=16))
+    assert np.isfinite(probe.weight).all()
+    assert np.isfinite(probe.log_probabilities(x)).all()
+    assert set(probe.predict(x).tolist()) <= {0, 1, 2}
+
+
+@few
+@given(seed=seeds, a=scales, b=scales)
+def test_retrieval_by_cosine_does_not_depend_on_the_length_of_vectors(seed, a, b):
+    generator = torch.Generator().manual_seed(seed)
+    source, noise = (torch.randn(12, 5, generator=generator) for _ in range(2))
+    target = source + 0.5 * noise
+    for found, expected in zip(cosine_ranks(a * source, b * target), cosine_ranks(source, target), strict=True):
+        np.testing.assert_array_equal(found.better, expected.better)
+        np.testing.assert_array_equal(found.equal, expected.equal)
+
+
+def test_vectors_of_zeros_are_found_by_chance_only():
+    forward, backward = cosine_ranks(torch.zeros(4, 3), torch.zeros(4, 3))
+    assert forward.hits.tolist() == backward.hits.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("loss", [hidden_cos, normalized_mse])
+@few
+@given(seed=seeds, a=scales, b=scales)
+def test_losses_of_directions_do_not_depend_on_lengths_and_neither_do_their_gradients(loss, seed, a, b):
+    generator = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn(2, 3, 6, generator=generator) for _ in range(2))
+    plain, scaled = student.clone().requires_grad_(), (a * student).requires_grad_()
+    before, after = loss(plain, teacher), loss(scaled, b * teacher)
+    torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+    assert (after >= -1e-6).all()
+    before.sum().backward()
+    after.sum().backward()
+    torch.testing.assert_close(scaled.grad.double() * a, plain.grad.double(), rtol=1e-4, atol=1e-6)
+
+
+@few
+@given(seed=seeds, a=scales, b=scales)
+def test_contrast_does_not_depend_on_the_length_of_vectors(seed, a, b):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = (torch.randn(4, 6, generator=generator) for _ in range(2))
+    torch.testing.assert_close(info_nce(a * x, b * y, 0.1), info_nce(x, y, 0.1), rtol=1e-4, atol=1e-5)
+
+
+@few
+@given(seed=seeds, a=scales)
+def test_squared_errors_grow_with_the_square_and_divergences_stay_finite_and_positive(seed, a):
+    generator = torch.Generator().manual_seed(seed)
+    student, teacher = (torch.randn(2, 3, 6, generator=generator, dtype=torch.float64) for _ in range(2))
+    expected = a**2 * hidden_mse(student, teacher)
+    torch.testing.assert_close(hidden_mse(a * student, a * teacher), expected, rtol=1e-9, atol=0)
+    assert (hidden_mse(a * student, a * student) == 0).all()
+    divergence = hidden_kl((a * student).float(), (a * teacher).float())
+    assert torch.isfinite(divergence).all()
+    assert (divergence >= -1e-6).all()

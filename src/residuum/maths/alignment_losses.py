@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from residuum.errors import DataError
-from residuum.maths.losses import Mask, States
+from residuum.maths.losses import Mask, States, unit_vectors
 
 Vectors = Float[Tensor, "sentence neuron"]
 
@@ -26,7 +26,7 @@ def info_nce(a: Vectors, b: Vectors, temperature: float) -> Float[Tensor, ""]:
     """Mean over both directions of −log σ(cos(a_i, b_·)/τ)[i]: row i of `a` and of `b` are translations."""
     if len(a) != len(b) or len(a) < 2:
         raise DataError(f"Contrast needs as many vectors on both sides and at least 2; found {len(a)} and {len(b)}.")
-    cosines = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).T / temperature
+    cosines = unit_vectors(a) @ unit_vectors(b).T / temperature
     truth = torch.arange(len(a), device=a.device)
     return (F.cross_entropy(cosines, truth) + F.cross_entropy(cosines.T, truth)) / 2
 
@@ -39,7 +39,7 @@ def mixup_contrast(anchors: Vectors, positives: Vectors, temperature: float, har
     """
     if len(anchors) < 2:
         raise DataError(f"Contrast needs at least 2 sentences in a batch; found {len(anchors)}.")
-    q, k = F.normalize(anchors, dim=-1), F.normalize(positives, dim=-1)
+    q, k = unit_vectors(anchors), unit_vectors(positives)
     own = ~torch.eye(len(q), dtype=torch.bool, device=q.device)
     towards = k[None, :] - q[:, None]
     distance = towards.detach().norm(dim=-1)

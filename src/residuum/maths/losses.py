@@ -40,12 +40,22 @@ def hidden_mse(student: States, teacher: States) -> PerToken:
 
 def hidden_cos(student: States, teacher: States) -> PerToken:
     """1 − cos(s, t) per token (eq. 2.13); in [0, 2], unchanged by the length of either vector."""
-    return 1 - F.cosine_similarity(student, teacher, dim=-1)
+    return 1 - (unit_vectors(student) * unit_vectors(teacher)).sum(dim=-1)
 
 
 def normalized_mse(student: States, teacher: States) -> PerToken:
     """Mean over neurons of (s/‖s‖ − t/‖t‖)² per token: PKD's loss on [CLS] (Sun et al. 2019)."""
-    return hidden_mse(F.normalize(student, dim=-1), F.normalize(teacher, dim=-1))
+    return hidden_mse(unit_vectors(student), unit_vectors(teacher))
+
+
+def unit_vectors(x: Float[Tensor, "*batch neuron"]) -> Float[Tensor, "*batch neuron"]:
+    """x/‖x‖ along the last axis at any length of x; zeros stay zeros.
+
+    By the largest entry first, since the squares of small and large numbers are no float32 numbers; as a constant, it
+    changes no gradient.
+    """
+    largest = x.detach().abs().amax(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
+    return F.normalize(x / largest, dim=-1)
 
 
 def hidden_kl(student: States, teacher: States) -> PerToken:

@@ -102,7 +102,10 @@ class RankCounter:
 
 def unit_rows(vectors: Float[Tensor, "row neuron"]) -> Float[Tensor, "row neuron"]:
     """Every row divided by its length; zeros stay zeros."""
-    return vectors / vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
+    tiny = torch.finfo(vectors.dtype).tiny
+    # By the largest entry first: squares of 1e20 or 1e-20 are no float32 numbers.
+    scaled = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=tiny)
+    return scaled / scaled.norm(dim=1, keepdim=True).clamp(min=tiny)
 
 
 def _ranges(total: int, size: int) -> Iterator[Tensor]:
