@@ -7,6 +7,7 @@ import pytest
 from residuum.ablation import ablated
 from residuum.activations.extraction import extract
 from residuum.activations.means import neuron_means
+from residuum.batteries import Bench
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
 from residuum.examples import examples, labelled_splits
@@ -36,7 +37,7 @@ def model(tiny_folder):
 @pytest.fixture(scope="module")
 def result(model, tmp_path_factory):
     out = tmp_path_factory.mktemp("ablation") / "run"
-    return ablate(model, corpus(), "size", shares=(0.1,), retrain=True, draws=2, recipe=RECIPE, out=out)
+    return ablate(model, corpus(), "size", shares=(0.1,), retrain=True, draws=2, seeds=2, recipe=RECIPE, out=out)
 
 
 def test_every_set_is_measured_by_every_probe(result):
@@ -70,12 +71,43 @@ def test_running_is_the_intact_probe_on_what_the_ablated_model_gives(result, mod
     train = examples(stores["train"], corpora.train.word_labels("size"))
     test = examples(after, corpora.test.word_labels("size"))
     target = class_target(train.labels)
-    (probe,) = train_probes(train.features(), {"task": target}, [Probe("task")], RECIPE)
-    expected = np.mean(probe.predict(test.features()) == target.encode(test.labels))
+    probes = train_probes(train.features(), {"task": target}, [Probe("task", seed=seed) for seed in range(2)], RECIPE)
+    by_seed = [np.mean(probe.predict(test.features()) == target.encode(test.labels)) for probe in probes]
+    expected = np.mean(by_seed)
     row = result.frame.query("set == 'top' and probe == 'all layers'").iloc[0]
-    assert row["running"] == expected
+    assert row["running"] == pytest.approx(expected)
+    assert row["sd"] == pytest.approx(np.std(by_seed, ddof=1))
     assert row["drop"] == pytest.approx(row["intact"] - expected)
     assert row["drop_low"] <= row["drop"] <= row["drop_high"]
+
+
+def test_baselines_and_the_control_task_stand_beside_the_scores(result, model, tmp_path):
+    splits = labelled_splits(model, corpus(), "size", activations=tmp_path)
+    bench = Bench(splits, RECIPE)
+    assert {name: result.run.summary[name] for name in bench.baselines()} == bench.baselines()
+    controls = bench.train([Probe("control", l1=1e-5, l2=1e-5, seed=seed) for seed in range(2)])
+    expected = np.mean([score.value for score in bench.score(controls, "test")])
+    row = result.frame.query("set == 'top' and probe == 'all layers'").iloc[0]
+    assert row["control_intact"] == result.run.summary["control task"] == pytest.approx(expected)
+    assert "random labels of words (the control task)" in result._repr_html_()
+
+
+def test_every_candidate_of_a_choice_is_read_with_its_own_label(model, tmp_path):
+    """Rows of the ablated model are those of the intact one, so a lesion that changes nothing changes no score."""
+    rng = np.random.default_rng(0)
+    words = [word for line in TEXT for word in line.split()]
+    choices = Corpus(
+        name="choices",
+        sentences=[rng.choice(words, 3).tolist() for _ in range(30)],
+        sentence_labels={"label": [str(i % 2) for i in range(30)]},
+        choices=[[str(word) for word in rng.choice(words, 2)] for _ in range(30)],
+    )
+    every = [f"2:{index}" for index in range(16)]
+    options = {"how": "keep", "draws": 0, "seeds": 1, "recipe": RECIPE}
+    found = ablate(model, choices, "choice", neurons=every, **options)
+    assert found.run.config["examples"] == {"train": 48, "dev": 6, "test": 6}
+    np.testing.assert_array_equal(found.frame["intact"], found.frame["running"])
+    assert found.frame["control_intact"].isna().all()
 
 
 def test_layers_below_the_silenced_ones_do_not_change(model):
@@ -131,7 +163,7 @@ def test_only_the_named_layers_are_ranked(model):
 def test_the_same_run_again_returns_at_once_and_leaves_nothing_behind(result, model, tmp_path_factory):
     out = next(tmp_path_factory.getbasetemp().glob("ablation*")) / "run"
     said = []
-    options = {"shares": (0.1,), "retrain": True, "draws": 2, "recipe": RECIPE, "out": out}
+    options = {"shares": (0.1,), "retrain": True, "draws": 2, "seeds": 2, "recipe": RECIPE, "out": out}
     again = ablate(model, corpus(), "size", say=said.append, **options)
     pd.testing.assert_frame_equal(again.frame, result.frame)
     assert said == []
@@ -148,6 +180,7 @@ def test_the_same_run_again_returns_at_once_and_leaves_nothing_behind(result, mo
         ({"how": "burn"}, "'burn'; choose one of zero, mean, keep"),
         ({"shares": (0.7,)}, "at most 0.5"),
         ({"draws": -1}, "-1 random sets"),
+        ({"seeds": 0}, "Found 0 seeds"),
         ({"penalty": "search"}, "is not searched"),
         ({"neurons": ["9:1"]}, "Layer 9 is not here"),
         ({"within": "9"}, "Layer 9 does not exist"),

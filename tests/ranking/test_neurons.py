@@ -13,7 +13,7 @@ from made_stores import broken_store, made_store
 from residuum.batteries import Bench
 from residuum.errors import CorpusError, DataError, SettingError, StoreError
 from residuum.examples import labelled_splits
-from residuum.maths.probing import Recipe
+from residuum.maths.probing import Probe, Recipe
 from residuum.ranking import rank_neurons
 from residuum.ranking.orders import METHODS, task_rankings
 from residuum.ranking.sets import Penalty, seeded_probes
@@ -70,15 +70,23 @@ def test_the_oracle_scores_like_scikit_learn(ranking, store):
     assert ranking.minimal["accuracy"].iloc[0] == pytest.approx(expected, abs=0.03)
 
 
-def test_kept_and_retrained_are_what_they_say(ranking, store):
+def test_kept_and_retrained_are_means_over_the_seeds_of_what_they_say(ranking, store):
     bench = Bench(labelled_splits(store, tags(SENTENCES)), RECIPE)
-    (oracle,) = bench.train(seeded_probes(bench, None, Penalty(1e-5, 1e-5), 1)[:1])
+    oracles = bench.train(seeded_probes(bench, None, Penalty(1e-5, 1e-5), 2)[:2])
     order = bench.splits.layout.parse(ranking.top(18))
     row = ranking.selection.query("method == 'lca' and share == 0.2 and set == 'bottom'").iloc[0]
     x = np.zeros_like(bench.features("test"))
     x[:, order[-4:]] = bench.features("test")[:, order[-4:]]
     assert row["neurons"] == 4
-    assert row["kept"] == np.mean(oracle.predict(x) == bench.truth("test"))
+    kept = [np.mean(oracle.predict(x) == bench.truth("test")) for oracle in oracles]
+    assert row["kept"] == pytest.approx(np.mean(kept))
+    assert row["kept_sd"] == pytest.approx(np.std(kept, ddof=1))
+    assert row["kept_low"] <= row["kept"] <= row["kept_high"]
+    own = [Probe("task", np.sort(order[-4:]), 1e-5, 1e-5, seed) for seed in range(2)]
+    retrained = [score.value for score in bench.score(bench.train(own), "test")]
+    assert row["retrained"] == pytest.approx(np.mean(retrained))
+    assert row["sd"] == pytest.approx(np.std(retrained, ddof=1))
+    assert row["low"] <= row["retrained"] <= row["high"]
     peer = LogisticRegression(C=1e3, max_iter=2000).fit(bench.features("train")[:, order[-4:]], bench.truth("train"))
     expected = peer.score(bench.features("test")[:, order[-4:]], bench.truth("test"))
     assert row["retrained"] == pytest.approx(expected, abs=0.04)
@@ -158,6 +166,51 @@ def test_a_constant_neuron_has_a_card_without_reactions(tmp_path):
     dead = rank_neurons(made_store(tmp_path / "store", SENTENCES, x), tags(SENTENCES), neurons=["0:5"], **QUICK)
     assert (dead.card("0:5")["words"]["z"] == 0).all()
     assert dead.top(18, "mean_difference")[-1] == "0:5"
+
+
+def test_cards_show_the_words_that_have_no_label_too(store):
+    """As where a task is a feature that only some words have."""
+    labels = [[TAGS[word] if word != "red" else None for word in sentence] for sentence in SENTENCES]
+    labels[0] = [None] * 6
+    found = rank_neurons(store, labels, neurons=[IDS["COLOUR"]], **{**QUICK, "methods": ["lca"], "seeds": 1})
+    card = found.card(IDS["COLOUR"])
+    assert "red" in set(card["words"].query("end == 'high'")["word"])
+    train = labelled_splits(store, labels).train
+    words = [SENTENCES[s][w] for s, w in store.row_words[np.isin(store.row_words[:, 0], train.among)].tolist()]
+    assert card["words"].set_index("word").loc["red", "count"] == words.count("red")
+    for _, own in card["contexts"].groupby("context"):
+        assert own["word"].tolist() == SENTENCES[own["sentence"].iloc[0]]
+    unlabelled = card["contexts"]["word"] == "red"
+    assert unlabelled.any()
+    assert (card["contexts"].loc[unlabelled, "label"] == "").all()
+    assert (card["contexts"].loc[~unlabelled & (card["contexts"]["sentence"] != 0), "label"] != "").all()
+    assert card["classes"]["count"].sum() == len(train)
+
+
+def test_a_neuron_that_is_nothing_beside_its_layer_has_a_card_without_reactions(tmp_path):
+    x = tagged_activations(SENTENCES)
+    x[:, 0, 5] *= 1e-32
+    store = made_store(tmp_path / "store", SENTENCES, x)
+    found = rank_neurons(store, tags(SENTENCES), neurons=["0:5"], **{**QUICK, "seeds": 1})
+    assert (found.card("0:5")["words"]["z"] == 0).all()
+    for method in ("mean_difference", "iou", "gaussian", "probeless"):
+        assert found.top(18, method)[-1] == "0:5", method
+
+
+def test_the_random_twin_stands_beside_all_neurons_and_the_minimal_set(store, tmp_path):
+    noise = np.random.default_rng(7).standard_normal(tagged_activations(SENTENCES).shape).astype(np.float32)
+    twin = made_store(tmp_path / "twin", SENTENCES, noise)
+    found = rank_neurons(store, tags(SENTENCES), random_twin=twin, **{**QUICK, "methods": ["lca"]})
+    whole, reduced = found.minimal.to_dict("records")
+    assert whole["random_twin"] < whole["accuracy"] - 0.2
+    assert reduced["random_twin"] < reduced["accuracy"] - 0.2
+    assert found.run.summary["random twin"] == whole["random_twin"]
+    bench = Bench(labelled_splits(twin, tags(SENTENCES)), RECIPE)
+    probes = seeded_probes(bench, None, Penalty(1e-5, 1e-5), 2)[:2]
+    expected = np.mean([score.value for score in bench.score(bench.train(probes), "test")])
+    assert whole["random_twin"] == pytest.approx(expected)
+    with pytest.raises(SettingError, match="activations were given"):
+        rank_neurons(store, tags(SENTENCES), random_twin=True, **QUICK)
 
 
 def test_the_same_run_again_returns_at_once_and_another_is_refused(store, tmp_path):

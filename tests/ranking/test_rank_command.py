@@ -8,7 +8,7 @@ import pytest
 
 from residuum.cli import main
 from residuum.maths.probing import Recipe
-from residuum.ranking import ablate, rank_neurons
+from residuum.ranking import ablate, neuron_cards, rank_neurons
 from residuum.results import read_run
 from tiny import TEXT
 
@@ -73,6 +73,31 @@ def test_rank_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
     assert list(dict.fromkeys(tables["card_words"]["neuron"])) == ["1:3", "0:2"]
     for name, table in python.run.tables.items():
         pd.testing.assert_frame_equal(tables[name], table, check_dtype=False)
+
+
+def test_describe_gives_the_tables_of_python_for_a_model_and_for_a_store(run, tiny_folder, treebank, tmp_path):
+    python = neuron_cards(tiny_folder("bert"), treebank, ["1:3", "0:2"], activations=tmp_path / "acts")
+    common = ("--neurons", "1:3, 0:2")
+    status, out, _ = run("describe", tiny_folder("bert"), treebank, *common, "--out", tmp_path / "model")
+    assert status == 0
+    assert "1:3  highest on" in out
+    assert run("describe", tmp_path / "acts", *common, "--out", tmp_path / "store")[0] == 0
+    for folder in ("model", "store"):
+        for name, table in python.run.tables.items():
+            pd.testing.assert_frame_equal(read_run(tmp_path / folder).tables[name], table, check_dtype=False)
+    assert run("report", tmp_path / "model", "--out", tmp_path / "r.html")[0] == 0
+    assert "Neuron 1:3" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    status, _, err = run("describe", tiny_folder("bert"), treebank, "--neurons", "9:1", "--out", tmp_path / "wrong")
+    assert status == 1
+    assert "Layer 9" in err
+
+
+def test_rank_scores_a_random_twin_on_request(run, tiny_folder, treebank, tmp_path):
+    options = (*OPTIONS, "--methods", "lca", "--cards", 0, "--seeds", 1, "--random-twin")
+    status, out, _ = run("rank", tiny_folder("bert"), treebank, "--out", tmp_path / "run", *options)
+    assert status == 0
+    assert "random twin:" in out
+    assert read_run(tmp_path / "run").tables["minimal"]["random_twin"].between(0, 1).all()
 
 
 def test_ablate_gives_the_numbers_of_python_and_reuses_activations(run, tiny_folder, treebank, tmp_path):

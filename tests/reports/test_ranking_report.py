@@ -37,7 +37,11 @@ def ranking_run(cards: bool = True, methods: tuple[str, ...] = ("lca", "iou", "r
             "set": name,
             "neurons": 1,
             "kept": kept,
+            "kept_sd": 0.01,
+            "kept_low": kept - 0.1,
+            "kept_high": kept + 0.1,
             "retrained": 0.8,
+            "sd": 0.01,
             "low": 0.7,
             "high": 0.9,
         }
@@ -181,6 +185,43 @@ def test_words_are_coloured_by_their_distance_from_the_mean():
     assert [word.level for word in card.texts[0]] == [0, 4, -2, 1]
     assert card.texts[0][1].value == "+3.0"
     assert card.lists == {"Highest on": (f"{NASTY} +3.0",), "Lowest on": ("dog −1.5",)}
+
+
+def test_markup_in_a_label_is_inert_and_a_number_is_no_place_on_an_axis():
+    run = ranking_run()
+    run.tables["card_classes"]["label"] = [NASTY, "2020"]
+    panel = next(panel for panel in section(run).panels if panel.title == "What a neuron does in each class")
+    figure = panel.views[0].figure
+    assert figure.layout.xaxis.type == "category"
+    drawn = figure.to_json()
+    assert "<img" not in drawn
+    assert "&lt;img" in drawn or "\\u0026lt;img" in drawn
+
+
+def test_the_random_twin_is_told_where_it_was_scored():
+    run = ranking_run()
+    run.tables["minimal"]["random_twin"] = [0.5, 0.25]
+    found = {finding.topic: finding.text for finding in section(run).findings}
+    assert "random weights scores 0.500" in found["All neurons"]
+    assert "As many of the random twin score 0.250." in found["Minimal set"]
+
+
+def described_run() -> Run:
+    tables = {name: table for name, table in card_tables().items() if name != "card_classes"}
+    config = {"model": "tiny", "unit": "word", "neurons": ["0:1"]}
+    return Run("describe", config, {"words": 9, "neurons": 1}, tables, environment=ENVIRONMENT)
+
+
+def test_words_of_a_description_are_inert_in_its_figure_and_on_the_page(tmp_path):
+    shown = section(described_run())
+    assert shown.title == "What do neurons of tiny react to?"
+    assert f"highest on {NASTY} (+3.0) and lowest on dog (−1.5)" in shown.findings[0].text
+    assert "<img" not in shown.panels[0].views[0].figure.to_json()
+    assert NASTY not in report([described_run()], tmp_path / "r.html").read_text(encoding="utf-8")
+    run = described_run()
+    run.tables["card_words"] = run.tables["card_words"].drop(columns="z")
+    with pytest.raises(StoreError, match="table card_words has no z"):
+        section(run)
 
 
 def test_cards_are_escaped_labelled_and_read_in_the_direction_of_their_script(page):

@@ -100,7 +100,8 @@ def _size(battery: Battery) -> str:
 def _task_tables(battery: Battery, test: Measurement, settings: Settings) -> dict[str, pd.DataFrame]:
     bench, penalty = battery.bench, settings.penalties
     dev = battery.on("dev")
-    oracle = test.scores[ALL, TASK][0].probe
+    oracles = [score.probe for score in test.scores[ALL, TASK]]
+    oracle = oracles[0]
     order = lca_ranking(oracle.weight).order
     on_dev = dev.values(ALL)[0]
     minimal = _smallest_rung(bench, order, on_dev, settings)
@@ -113,7 +114,7 @@ def _task_tables(battery: Battery, test: Measurement, settings: Settings) -> dic
     classes = class_table(oracle, bench.targets[TASK].classes, bench.splits.layout, settings.properties)
     return {
         "scores": score_table(battery.sets, dev, test, {}, KEEP).drop(columns=["layers", "random_twin"]),
-        "selection": selection_table(bench, oracle, {RANKING: order}, settings.shares, penalty).drop(columns="method"),
+        "selection": selection_table(bench, oracles, {RANKING: order}, settings.shares, penalty).drop(columns="method"),
         "minimal": minimal_table(bench, sizes).assign(sufficient=[True, minimal.sufficient]),
         "spread": _spread(order, minimal.neurons, settings, bench),
         "properties": classes,

@@ -76,15 +76,20 @@ class NeuronLayout:
         return np.array([self._parse_one(neuron_id) for neuron_id in ids], int)
 
     def _parse_one(self, neuron_id: str) -> int:
-        match = re.fullmatch(r"(\d+):(\d+)", neuron_id.strip())
-        if match is None:
-            raise SettingError(f"{neuron_id!r} is not a neuron id; write layer:index, for example 3:17.")
-        layer, index = int(match[1]), int(match[2])
+        layer, index = split_id(neuron_id)
         columns = self.layer_slice(layer)
         if index >= columns.stop - columns.start:
             width = columns.stop - columns.start
             raise SettingError(f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}.")
         return columns.start + index
+
+
+def split_id(neuron_id: str) -> tuple[int, int]:
+    """`layer:index` → layer and index."""
+    match = re.fullmatch(r"(\d+):(\d+)", neuron_id.strip())
+    if match is None:
+        raise SettingError(f"{neuron_id!r} is not a neuron id; write layer:index, for example 3:17.")
+    return int(match[1]), int(match[2])
 
 
 def check_columns(columns: Int[np.ndarray, " neuron"], n_neurons: int) -> Int[np.ndarray, " neuron"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from residuum.batteries import TASK, Bench, Score, accuracy_interval, parse_pena
 from residuum.corpus import Corpus
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, activations_folder, examples, labelled_splits
-from residuum.maths.features import windows
+from residuum.maths.features import column_scatter, windows
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_scores import ClassScores
 from residuum.maths.probing import Probe, Recipe, TrainedProbe
 from residuum.maths.rankings import lca_ranking
 from residuum.maths.selection import top_and_bottom
 from residuum.models import Model, load_model, parse_layers
+from residuum.ranking.sets import Penalty, SetScores, scored_sets, seeded_probes
 from residuum.ranking.settings import check_shares
 from residuum.results import Result, Run, finished_run, scratch, write_run
 from residuum.tasks import Task, TaskCorpora, labels_of, named_task, read_task
@@ -47,7 +49,7 @@ class Ablation(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """set, share, neurons, probe, layer, intact, masked, running, low, high, drop, …, change, retrained."""
+        """set, share, neurons, probe, layer, intact, masked, running, sd, low, high, drop, …, change, retrained."""
         return self.run.tables["ablation"]
 
     @property
@@ -77,6 +79,7 @@ def ablate(
     retrain: bool = False,
     draws: int = 3,
     penalty: str = "1e-5",
+    seeds: int = 3,
     recipe: Recipe | None = None,
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
@@ -92,13 +95,13 @@ def ablate(
     Silenced are the top and the bottom `shares` of an LCA ranking of the layers `within`, and as many neurons by lot
     from the same layers as the top (`draws` times); or the `neurons` that are named, and as many by lot. `how` is
     `zero`, `mean` (of the training part) or `keep` (the others of these layers go). Probes learn from the intact
-    model; with `retrain` also from the ablated one, which reads the training part once more for each set. `reading`
-    is that of `read_task`.
+    model, with `seeds` each, and so do probes of the control task; with `retrain` they learn also from the ablated one,
+    which reads the training part once more for each set. `reading` is that of `read_task`.
     """
-    wish = Wish(tuple(neurons), tuple(shares), within, how, retrain, draws, penalty, seed)
+    wish = Wish(tuple(neurons), tuple(shares), within, how, retrain, draws, penalty, seeds, seed)
     task, model = named_task(task), _loaded(source, device)
     wish.check(model)
-    corpora = data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)
+    corpora = (data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)).as_pairs()
     recipe = recipe or Recipe()
     with activations_folder(activations, out) as folder:
         splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, fresh=fresh)
@@ -124,12 +127,15 @@ class Wish:
     retrain: bool
     draws: int
     penalty: str
+    seeds: int
     seed: int
 
     def __post_init__(self) -> None:
         check_shares(self.shares)
         if self.draws < 0:
             raise SettingError(f"{self.draws} random sets cannot be drawn; expected 0 or more.")
+        if self.seeds < 1:
+            raise SettingError(f"Found {self.seeds} seeds; expected at least 1.")
         if self.how not in WAYS:
             raise SettingError(f"Neurons cannot be ablated by {self.how!r}; choose one of {', '.join(WAYS)}.")
         if parse_penalty(self.penalty) is None:
@@ -148,9 +154,9 @@ class Wish:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     @property
-    def lambdas(self) -> tuple[float, float]:
+    def lambdas(self) -> Penalty:
         """λ1 and λ2 of the probes."""
-        return parse_penalty(self.penalty) or (0.0, 0.0)
+        return Penalty(*(parse_penalty(self.penalty) or (0.0, 0.0)))
 
 
 def _measured(
@@ -159,10 +165,10 @@ def _measured(
     """The summary and the tables: every set of neurons silenced in turn."""
     layout = bench.splits.layout
     named, layers = layout.parse(wish.neurons), parse_layers(wish.within, model.n_layers)
-    probes = _probes(layout, *wish.lambdas, bench.seed)
-    say(f"The intact model: {bench.estimate(list(probes.values()))}.")
-    intact = dict(zip(probes, bench.train(list(probes.values())), strict=True))
-    sets = _named_sets(named, bench, wish.draws) if named.size else _ranked_sets(intact[ALL], layers, bench, wish)
+    probes = _probes(bench, wish)
+    say(f"The intact model: {bench.estimate([probe for own in probes.values() for probe in own])}.")
+    intact = _trained(bench, probes)
+    sets = _named_sets(named, bench, wish.draws) if named.size else _ranked_sets(intact[ALL][0], layers, bench, wish)
     study = _Study(model, corpora, bench, intact, wish.how, wish.retrain, folder, say)
     frame = pd.concat([study.measure(name, columns) for name, columns in sets.items()], ignore_index=True)
     numbers = [None if probe == ALL else int(probe.split()[1]) for probe in frame["probe"]]
@@ -177,7 +183,7 @@ class _Study:
     model: Model
     corpora: TaskCorpora
     bench: Bench
-    intact: Mapping[str, TrainedProbe]
+    intact: Mapping[str, list[TrainedProbe]]
     how: str
     retrain: bool
     folder: Path
@@ -185,16 +191,16 @@ class _Study:
 
     def measure(self, name: tuple[str, float], columns: Neurons) -> pd.DataFrame:
         """All probes with one set of neurons silenced: masked in what they read, and in the running model."""
-        layout, probes = self.bench.splits.layout, list(self.intact.values())
+        layout, groups = self.bench.splits.layout, list(self.intact.values())
         ids = layout.format(columns.tolist())
         means = neuron_means(self.bench.splits.train.store) if self.how == "mean" else None
         places, values = _silenced(layout, silenced_values(self.model.widths, ids, self.how, means))
         self.say(f"The model reads again with {len(places):,} neurons silenced ({name[0]}).")
         lesioned, retrained = self._ablated(ids, means)
         scores = (
-            self.bench.score(probes, "test"),
-            self.bench.score([_masked(probe, places, values) for probe in probes], "test"),
-            lesioned.score(probes, "test"),
+            self._intact_scores,
+            scored_sets(self.bench, [[_masked(probe, places, values) for probe in own] for own in groups]),
+            scored_sets(lesioned, groups),
         )
         change = _changes(self.bench, lesioned)
         rows = [
@@ -203,10 +209,14 @@ class _Study:
         ]
         return pd.DataFrame(rows).assign(
             change=[change[probe] for probe in self.intact],
-            retrained=[score.value for score in retrained] if retrained else np.nan,
+            retrained=[scores.accuracy for scores in retrained] if retrained else np.nan,
         )
 
-    def _ablated(self, ids: Sequence[str], means: Mapping[int, np.ndarray] | None) -> tuple[Bench, list[Score]]:
+    @cached_property
+    def _intact_scores(self) -> list[SetScores]:
+        return scored_sets(self.bench, list(self.intact.values()))
+
+    def _ablated(self, ids: Sequence[str], means: Mapping[int, np.ndarray] | None) -> tuple[Bench, list[SetScores]]:
         """The test part (and, to retrain, the training part) as the ablated model reads it; and what is relearnt."""
         splits = self.bench.splits
         parts = ("train", "test") if self.retrain else ("test",)
@@ -219,20 +229,27 @@ class _Study:
         bench = replace(self.bench, splits=replace(splits, **read))
         if not self.retrain:
             return bench, []
-        return bench, bench.score(bench.train([probe.probe for probe in self.intact.values()]), "test")
+        probes = {name: [trained.probe for trained in own] for name, own in self.intact.items()}
+        of_task = {name: [probe for probe in own if probe.target == TASK] for name, own in probes.items()}
+        return bench, scored_sets(bench, list(_trained(bench, of_task).values()))
 
-    def _figures(self, intact: Score, masked: Score, running: Score) -> dict[str, float]:
-        interval = self.bench.interval(running, "test")
-        low, high = _interval_of_drop(self.bench, intact, running)
+    def _figures(self, intact: SetScores, masked: SetScores, running: SetScores) -> dict[str, float]:
+        """Means over seeds; `sd` is the deviation of `running`, `low` and `high` its interval over sentences."""
+        interval = self.bench.interval(running.task, "test")
+        low, high = _interval_of_drop(self.bench, intact.task, running.task)
         return {
-            "intact": intact.value,
-            "masked": masked.value,
-            "running": running.value,
+            "intact": intact.accuracy,
+            "masked": masked.accuracy,
+            "running": running.accuracy,
+            "sd": running.sd,
             "low": float(interval.low),
             "high": float(interval.high),
-            "drop": intact.value - running.value,
+            "drop": intact.accuracy - running.accuracy,
             "drop_low": low,
             "drop_high": high,
+            "control_intact": intact.control_accuracy,
+            "control_masked": masked.control_accuracy,
+            "control_running": running.control_accuracy,
         }
 
 
@@ -246,10 +263,17 @@ def _loaded(source: Model | str | os.PathLike[str], device: str) -> Model:
     return load_model(os.fspath(source), device=device)
 
 
-def _probes(layout: NeuronLayout, l1: float, l2: float, seed: int) -> dict[str, Probe]:
-    """One probe of all layers side by side, and one of each layer."""
-    single = {f"layer {layer}": Probe(TASK, layout.layer_slice(layer), l1, l2, seed) for layer in layout.layers}
-    return {ALL: Probe(TASK, None, l1, l2, seed), **single}
+def _probes(bench: Bench, wish: Wish) -> dict[str, list[Probe]]:
+    """Probes of all layers side by side, and of each layer: the task and its control, with every seed."""
+    layout = bench.splits.layout
+    neurons = {ALL: None, **{f"layer {layer}": layout.layer_slice(layer) for layer in layout.layers}}
+    return {name: seeded_probes(bench, own, wish.lambdas, wish.seeds) for name, own in neurons.items()}
+
+
+def _trained(bench: Bench, probes: Mapping[str, Sequence[Probe]]) -> dict[str, list[TrainedProbe]]:
+    """All probes trained in one battery."""
+    trained = iter(bench.train([probe for own in probes.values() for probe in own]))
+    return {name: [next(trained) for _ in own] for name, own in probes.items()}
 
 
 def _ranked_sets(
@@ -301,26 +325,34 @@ def _masked(probe: TrainedProbe, columns: Neurons, values: Float[np.ndarray, " n
     return replace(probe, weight=probe.weight * ~hidden, bias=probe.bias + probe.weight[:, hidden] @ seen)
 
 
-def _interval_of_drop(bench: Bench, intact: Score, running: Score) -> tuple[float, float]:
-    """The interval over sentences of the lost accuracy, the same sentences being drawn for both."""
-    if not isinstance(intact.details, ClassScores) or not isinstance(running.details, ClassScores):
+def _interval_of_drop(bench: Bench, intact: Sequence[Score], running: Sequence[Score]) -> tuple[float, float]:
+    """The interval over sentences of the lost accuracy, a mean over seeds, the same sentences being drawn for both."""
+    both = (intact, running)
+    before, after = ([s.details.correct for s in own if isinstance(s.details, ClassScores)] for own in both)
+    if not before:
         return np.nan, np.nan
-    lost = intact.details.correct.astype(float) - running.details.correct
+    lost = np.mean(before, axis=0) - np.mean(after, axis=0)
     interval = accuracy_interval(lost, bench.splits.test.sentences, seed=bench.seed)
     return float(interval.low), float(interval.high)
 
 
 def _changes(bench: Bench, lesioned: Bench) -> dict[str, float]:
-    """How far the test words moved in each layer: √(Σ‖x' − x‖² / Σ‖x − μ‖²), 0 where nothing did."""
-    layout = bench.splits.layout
-    moved, square, total = (np.zeros(layout.n_neurons) for _ in range(3))
+    """How far the test words moved in each layer: √(Σ‖x' − x‖² / Σ‖x − μ‖²), 0 where nothing did.
+
+    Infinite where all that moved had been constant, as the first token is in the embeddings.
+    """
+    layout, moved = bench.splits.layout, np.zeros(bench.splits.layout.n_neurons)
     for before, after in zip(windows(bench.features("test")), windows(lesioned.features("test")), strict=True):
         moved += np.einsum("wn,wn->n", d := (after.x - before.x).astype(np.float64), d)
-        square += np.einsum("wn,wn->n", d := before.x.astype(np.float64), d)
-        total += before.x.sum(axis=0, dtype=np.float64)
-    variation = square - total**2 / len(bench.splits.test)
+    variation = column_scatter(bench.features("test"))
     parts = {ALL: slice(None), **{f"layer {layer}": layout.layer_slice(layer) for layer in layout.layers}}
-    return {name: float(np.sqrt(moved[own].sum() / variation[own].sum())) for name, own in parts.items()}
+    return {name: _distance(moved[own].sum(), variation[own].sum()) for name, own in parts.items()}
+
+
+def _distance(moved: float, variation: float) -> float:
+    if variation == 0:
+        return np.inf if moved > 0 else 0.0
+    return float(np.sqrt(moved / variation))
 
 
 def _summary(frame: pd.DataFrame, bench: Bench) -> dict[str, Any]:
@@ -328,6 +360,8 @@ def _summary(frame: pd.DataFrame, bench: Bench) -> dict[str, Any]:
     return {
         "test examples": len(bench.splits.test),
         "intact": float(whole["intact"].iloc[0]),
+        **bench.baselines(),
+        **({"control task": float(whole["control_intact"].iloc[0])} if bench.control else {}),
         **{
             f"{row['set']} {row['share']:.3g}": f"masked {row['masked']:.4f}, running {row['running']:.4f}"
             for row in whole.to_dict("records")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,17 @@ import pandas as pd
 from jaxtyping import Int
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import Bench, parse_penalty
+from residuum.batteries import TASK, Bench, parse_penalty
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, activations_folder, labelled_splits
+from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.penalty_search import best_penalty
 from residuum.maths.probing import Recipe, TrainedProbe
 from residuum.maths.rankings import Ranking, lca_ranking, mass_shares
 from residuum.maths.selection import MinimalSet, top_and_bottom
-from residuum.ranking.cards import Cards, neuron_cards
+from residuum.ranking.cards import card_of, card_tables
 from residuum.ranking.orders import (
     METHODS,
     OF_NUMBERS,
@@ -47,6 +47,7 @@ from residuum.ranking.sets import (
 from residuum.ranking.settings import SHARES, Settings
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.tasks import Task, TaskCorpora
+from residuum.twins import Twin, twin_identity, twin_splits
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     from residuum.models import Model
@@ -107,11 +108,10 @@ class NeuronRanking(Result):
 
     def card(self, neuron: str) -> dict[str, pd.DataFrame]:
         """The tables of one neuron: its words, its contexts, and what it does in each class."""
-        tables = {name: self.run.tables.get(f"card_{name}") for name in ("words", "contexts", "classes")}
-        found = {name: table.loc[table["neuron"] == neuron] for name, table in tables.items() if table is not None}
+        found = card_of(self.run.tables, neuron)
         if not found or found["words"].empty:
             raise SettingError(f"Neuron {neuron} has no card; rank again with neurons=[{neuron!r}].")
-        return {name: table.drop(columns="neuron").reset_index(drop=True) for name, table in found.items()}
+        return found
 
     def text(self) -> str:
         """The main figures as lines for a terminal."""
@@ -137,6 +137,7 @@ def rank_neurons(
     sample: int = SAMPLE,
     neurons: Sequence[str] = (),
     cards: int = 10,
+    random_twin: Twin = False,
     recipe: Recipe | None = None,
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
@@ -153,8 +154,9 @@ def rank_neurons(
     `reading` (`layers`, `dev`, `test`, `limit` …). A model's activations are kept in `activations`, or in `out`.
     Rankings come from the training part; the minimal set, within `delta` of the probe of all neurons, is chosen on
     the development part; accuracies are those of the test part. `penalty` is `λ1,λ2` or `search`. `neurons` get
-    cards, or else the first `cards` of the ranking `by`. `workers` (processes, or an `Engine`) read and train, each
-    holding up to `max_memory` bytes. `say` is told what takes long before it begins.
+    cards, or else the first `cards` of the ranking `by`. `random_twin` adds what the same model with random weights (or
+    its stores) scores. `workers` (processes, or an `Engine`) read and train, each holding up to `max_memory` bytes.
+    `say` is told what takes long before it begins.
     """
     settings = Settings(tuple(methods), by, tuple(shares), delta, penalty, seeds, sample, tuple(neurons), cards, seed)
     recipe = recipe or Recipe()
@@ -162,10 +164,11 @@ def rank_neurons(
         reading |= {"seed": seed, "workers": workers, "fresh": fresh}
         splits = labelled_splits(source, data, task, activations=folder, **reading)
         wanted = splits.layout.parse(neurons)
-        config = {**splits.facts, **settings.facts, "recipe": asdict(recipe)}
+        splits, twin = twin_splits(splits, source, data, task, random_twin, folder, reading)
+        config = {**splits.facts, **settings.facts, "random_twin": twin_identity(twin), "recipe": asdict(recipe)}
         if out is not None and (run := finished_run(out, "rank", config, fresh=fresh)):
             return NeuronRanking(run)
-        run = _ranked(Bench(splits, recipe, max_memory, seed, workers), settings, wanted, config, say)
+        run = _ranked(Bench(splits, recipe, max_memory, seed, workers), twin, settings, wanted, config, say)
     if out is not None:
         write_run(out, run)
     return NeuronRanking(run)
@@ -181,11 +184,20 @@ class _Oracle:
 
     @property
     def probe(self) -> TrainedProbe:
-        return self.scores.task[0].probe
+        return self.probes[0]
+
+    @property
+    def probes(self) -> list[TrainedProbe]:
+        return [score.probe for score in self.scores.task]
 
 
 def _ranked(
-    bench: Bench, settings: Settings, wanted: Neurons, config: dict[str, Any], say: Callable[[str], object]
+    bench: Bench,
+    twin: Splits | None,
+    settings: Settings,
+    wanted: Neurons,
+    config: dict[str, Any],
+    say: Callable[[str], object],
 ) -> Run:
     left_out = [name for name in settings.methods if bench.splits.regression and name not in OF_NUMBERS]
     methods = [name for name in settings.methods if name not in left_out]
@@ -196,13 +208,15 @@ def _ranked(
     rankings = task_rankings(bench, oracle.probe, methods, settings.sample)
     orders = {method: ranking.order for method, ranking in rankings.items()}
     say(f"Probes with the top and bottom {', '.join(f'{share:.0%}' for share in settings.shares)} of each ranking.")
-    selection = selection_table(bench, oracle.probe, orders, settings.shares, penalty)
+    selection = selection_table(bench, oracle.probes, orders, settings.shares, penalty)
     say("Looking for the smallest set of neurons that suffices.")
     minimal = smallest_set(bench, orders[settings.by], oracle.dev, settings.delta, penalty)
     reduced = scored_set(bench, bench.train(seeded_probes(bench, np.sort(minimal.neurons), penalty, settings.seeds)))
     sizes = {"all": (bench.splits.layout.n_neurons, oracle.dev, oracle.scores)}
     compared = minimal_table(bench, {**sizes, "minimal": (len(minimal.neurons), minimal.score, reduced)})
-    cards = _cards(bench, orders[settings.by], wanted, settings)
+    if twin is not None:
+        say("The same probes of a model with random weights.")
+        compared["random_twin"] = _twin_scores(replace(bench, splits=twin), settings, penalty, len(minimal.neurons))
     tables = {
         "ranking": ranking_table(rankings, bench.splits.layout),
         **_class_tables(bench, oracle.probe),
@@ -212,7 +226,7 @@ def _ranked(
         "growth": growth_table(minimal),
         "spread": _spread(orders, minimal, settings, bench.splits.layout),
         **({"penalties": penalties} if penalties is not None else {}),
-        **({} if cards is None else {f"card_{name}": table for name, table in vars(cards).items()}),
+        **_cards(bench, orders[settings.by], wanted, settings),
     }
     summary = _summary(bench, oracle, minimal, compared, penalty, left_out)
     return Run("rank", config, summary, tables, _tensors(oracle.probe, rankings))
@@ -240,11 +254,22 @@ def _oracle(bench: Bench, settings: Settings, penalty: Penalty, say: Callable[[s
     return _Oracle(trained, scores, on_dev.value)
 
 
+def _twin_scores(bench: Bench, settings: Settings, penalty: Penalty, size: int) -> list[float]:
+    """What the twin scores with all of its neurons, and with as many of its own best as the minimal set has."""
+
+    def scored(neurons: Neurons | None) -> SetScores:
+        probes = seeded_probes(bench, neurons, penalty, settings.seeds)
+        return scored_set(bench, bench.train([probe for probe in probes if probe.target == TASK]))
+
+    whole = scored(None)
+    order = task_rankings(bench, whole.task[0].probe, [settings.by], settings.sample)[settings.by].order
+    return [whole.accuracy, scored(np.sort(order[:size])).accuracy]
+
+
 def _other_seeds(oracle: _Oracle, methods: Sequence[str]) -> dict[str, Neurons]:
     if "lca" not in methods:
         return {}
-    others = [score.probe for score in oracle.scores.task[1:]]
-    return {f"lca (seed {probe.probe.seed})": lca_ranking(probe.weight).order for probe in others}
+    return {f"lca (seed {probe.probe.seed})": lca_ranking(probe.weight).order for probe in oracle.probes[1:]}
 
 
 def _class_tables(bench: Bench, probe: TrainedProbe) -> dict[str, pd.DataFrame]:
@@ -252,9 +277,11 @@ def _class_tables(bench: Bench, probe: TrainedProbe) -> dict[str, pd.DataFrame]:
     return {"class_ranking": class_table(probe, classes, bench.splits.layout)} if classes else {}
 
 
-def _cards(bench: Bench, order: Neurons, wanted: Neurons, settings: Settings) -> Cards | None:
+def _cards(bench: Bench, order: Neurons, wanted: Neurons, settings: Settings) -> dict[str, pd.DataFrame]:
+    """The cards of some neurons over all words of the training part, those without a label among them."""
     columns = wanted if wanted.size else order[: settings.cards]
-    return neuron_cards(bench.splits.train, columns, bench.max_memory) if columns.size else None
+    train, ids = bench.splits.train, bench.splits.layout.format(columns.tolist())
+    return card_tables(train.with_unlabelled, ids, bench.max_memory, train) if ids else {}
 
 
 def _spread(
@@ -299,6 +326,8 @@ def _summary(
         "minimal share": float(reduced["share"]),
         f"minimal {measure}": float(reduced["accuracy"]),
         **({"minimal selectivity": float(reduced["selectivity"])} if oracle.scores.control else {}),
+        **({"random twin": float(whole["random_twin"])} if "random_twin" in compared else {}),
+        **({"random twin, minimal": float(reduced["random_twin"])} if "random_twin" in compared else {}),
         "within delta on dev": minimal.sufficient,
         "penalty": f"{penalty.l1:g},{penalty.l2:g}",
         **({"test labels unseen in training": unseen} if unseen else {}),

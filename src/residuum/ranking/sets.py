@@ -39,12 +39,18 @@ class SetScores:
         return float(np.mean([score.value for score in self.task]))
 
     @property
+    def sd(self) -> float:
+        """The deviation of the score over the seeds; NaN of one seed."""
+        values = [score.value for score in self.task]
+        return float(np.std(values, ddof=1)) if len(values) > 1 else np.nan
+
+    @property
     def control_accuracy(self) -> float:
         """The mean score on the control task; NaN where there is none."""
         return float(np.mean([score.value for score in self.control])) if self.control else np.nan
 
 
-def seeded_probes(bench: Bench, neurons: Neurons | None, penalty: Penalty, seeds: int) -> list[Probe]:
+def seeded_probes(bench: Bench, neurons: Neurons | slice | None, penalty: Penalty, seeds: int) -> list[Probe]:
     """A set's probes: the task and, where there is one, the control task, each with every seed."""
     return [
         Probe(target, neurons, penalty.l1, penalty.l2, bench.seed + seed)
@@ -55,36 +61,53 @@ def seeded_probes(bench: Bench, neurons: Neurons | None, penalty: Penalty, seeds
 
 def scored_set(bench: Bench, trained: Sequence[TrainedProbe]) -> SetScores:
     """Scores on the test part of the probes that `seeded_probes` asked for."""
-    scores = bench.score(trained, "test")
+    return scored_sets(bench, [trained])[0]
+
+
+def scored_sets(bench: Bench, groups: Sequence[Sequence[TrainedProbe]]) -> list[SetScores]:
+    """Scores on the test part of the probes of several sets, in one pass over the words."""
+    scores = iter(bench.score([probe for group in groups for probe in group], "test"))
+    return [_of_targets([next(scores) for _ in group]) for group in groups]
+
+
+def _of_targets(scores: Sequence[Score]) -> SetScores:
     by_target = {name: tuple(s for s in scores if s.probe.probe.target == name) for name in (TASK, CONTROL)}
     return SetScores(by_target[TASK], by_target[CONTROL])
 
 
 def selection_table(
-    bench: Bench, oracle: TrainedProbe, orders: Mapping[str, Neurons], shares: Sequence[float], penalty: Penalty
+    bench: Bench,
+    oracles: Sequence[TrainedProbe],
+    orders: Mapping[str, Neurons],
+    shares: Sequence[float],
+    penalty: Penalty,
 ) -> pd.DataFrame:
     """Accuracy with only the top or bottom neurons (Durrani et al. 2021, tables 1, 4, 5), on the test part.
 
-    `kept`: the oracle probe without retraining, which sees 0 in all other neurons. `retrained`: a probe of its own,
-    with the interval `low` to `high` over sentences. The rows of `random` are what neurons drawn by lot give.
+    `kept`: the `oracles`, probes of all neurons with a seed each, without retraining: they see 0 in all other neurons.
+    `retrained`: probes of their own, with as many seeds. Both are means over seeds, with their deviation and the
+    interval of the mean over sentences. The rows of `random` are what neurons drawn by lot give.
     """
     cells, sets = [], []
     for method, share in product(orders, shares):
         for name, neurons in zip(("top", "bottom"), top_and_bottom(orders[method], share), strict=True):
             cells.append({"method": method, "share": share, "set": name, "neurons": len(neurons)})
             sets.append(np.sort(neurons))
-    kept = bench.score([oracle.keeping(neurons) for neurons in sets], "test")
-    probes = [Probe(TASK, neurons, penalty.l1, penalty.l2, bench.seed) for neurons in sets]
-    retrained = bench.score(bench.train(probes), "test")
+    seeds = [oracle.probe.seed for oracle in oracles]
+    trained = iter(bench.train([Probe(TASK, own, penalty.l1, penalty.l2, seed) for own in sets for seed in seeds]))
+    kept = scored_sets(bench, [[oracle.keeping(own) for oracle in oracles] for own in sets])
+    retrained = scored_sets(bench, [[next(trained) for _ in seeds] for _ in sets])
     for cell, before, after in zip(cells, kept, retrained, strict=True):
-        interval = bench.interval(after, "test")
-        cell |= {
-            "kept": before.value,
-            "retrained": after.value,
-            "low": float(interval.low),
-            "high": float(interval.high),
-        }
+        cell |= {f"kept{ending}": value for ending, value in _with_bounds(bench, before).items()}
+        own = _with_bounds(bench, after)
+        cell |= {"retrained": own[""], "sd": own["_sd"], "low": own["_low"], "high": own["_high"]}
     return pd.DataFrame(cells)
+
+
+def _with_bounds(bench: Bench, scores: SetScores) -> dict[str, float]:
+    """The mean over seeds, its deviation, and its interval over sentences, by the ending of their columns."""
+    interval = bench.interval(scores.task, "test")
+    return {"": scores.accuracy, "_sd": scores.sd, "_low": float(interval.low), "_high": float(interval.high)}
 
 
 def smallest_set(
@@ -116,18 +139,17 @@ def minimal_table(bench: Bench, sets: Mapping[str, tuple[int, float, SetScores]]
     rows = []
     whole = max(size for size, _, _ in sets.values())
     for name, (size, dev, scores) in sets.items():
-        interval = bench.interval(scores.task, "test")
-        values = [score.value for score in scores.task]
+        bounds = _with_bounds(bench, scores)
         rows.append(
             {
                 "set": name,
                 "neurons": size,
                 "share": size / whole,
                 "dev": dev,
-                "accuracy": scores.accuracy,
-                "sd": float(np.std(values, ddof=1)) if len(values) > 1 else np.nan,
-                "low": float(interval.low),
-                "high": float(interval.high),
+                "accuracy": bounds[""],
+                "sd": bounds["_sd"],
+                "low": bounds["_low"],
+                "high": bounds["_high"],
                 "control": scores.control_accuracy,
                 "selectivity": scores.accuracy - scores.control_accuracy,
             }

@@ -13,8 +13,9 @@ from residuum.results import Run
 COLUMNS = ("set", "share", "neurons", "probe", "layer", "intact", "masked", "running", "low", "high", "drop", "change")
 CAPTION = (
     "Scores on the test part: with the intact model (intact), with neurons hidden from the probe only (masked), and "
-    "with neurons silenced in the running model (running, with its interval and what is lost). `change` is how far "
-    "the words moved; `retrained` are probes that learnt from the ablated model."
+    "with neurons silenced in the running model (running, with its deviation over seeds, its interval and what is "
+    "lost). `change` is how far the words moved; `retrained` are probes that learnt from the ablated model; `control` "
+    "is the same of random labels of words."
 )
 VERBS = {"zero": "set to zero", "mean": "set to their means", "keep": "kept while the others of their layers go"}
 
@@ -41,7 +42,7 @@ def ablation_section(run: Run, source: str = "") -> Section:
 
 
 def _findings(run: Run, whole: pd.DataFrame) -> list[Finding]:
-    return [
+    sets = [
         Finding(
             f"{row['set'].capitalize()}, {row['share']:.1%}",
             f"With {row['neurons']:,} neurons {VERBS[run.config['how']]}, the probe of all layers falls from "
@@ -49,7 +50,16 @@ def _findings(run: Run, whole: pd.DataFrame) -> list[Finding]:
             f"({CONFIDENCE} interval {interval(row['low'], row['high'])}) where the running model does.",
         )
         for row in whole.to_dict("records")
-    ] + [Finding("Data", f"{note}.") for note in run.config.get("notes", [])]
+    ]
+    return [*_baselines(run), *sets, *(Finding("Data", f"{note}.") for note in run.config.get("notes", []))]
+
+
+def _baselines(run: Run) -> list[Finding]:
+    """What the scores have to be held against, where it was measured."""
+    names = {"majority": "the majority label", "word majority": "each word's majority label"}
+    names |= {"bag of words": "a bag of words", "control task": "random labels of words (the control task)"}
+    known = [f"{text} {run.summary[name]:.3f}" for name, text in names.items() if name in run.summary]
+    return [Finding("Beside it", f"Without ablation: {', '.join(known)}.")] if known else []
 
 
 def _panels(frame: pd.DataFrame) -> list[Panel]:

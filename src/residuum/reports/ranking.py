@@ -8,16 +8,30 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reports.charts import Series, line_chart, value_map
+from residuum.reports.cards import CAPTIONS as CARD_CAPTIONS
+from residuum.reports.cards import neuron_cards
+from residuum.reports.charts import Series, line_chart, plain, value_map
 from residuum.reports.completeness import check_tables
-from residuum.reports.content import Card, Finding, Panel, Section, Table, View, Word
+from residuum.reports.content import Card, Finding, Panel, Section, Table, View
 from residuum.reports.wording import CONFIDENCE, interval
 from residuum.results import Run
 
 COLUMNS = {
     "ranking": ("method", "rank", "neuron", "layer", "score"),
     "agreement": ("first", "second", "k", "overlap", "spearman"),
-    "selection": ("method", "share", "set", "neurons", "kept", "retrained", "low", "high"),
+    "selection": (
+        "method",
+        "share",
+        "set",
+        "neurons",
+        "kept",
+        "kept_low",
+        "kept_high",
+        "retrained",
+        "sd",
+        "low",
+        "high",
+    ),
     "minimal": ("set", "neurons", "share", "accuracy", "low", "high", "control", "selectivity"),
     "growth": ("neurons", "dev", "required"),
     "spread": ("method", "set", "layer", "neurons", "share"),
@@ -26,20 +40,17 @@ CAPTIONS = {
     "minimal": "All neurons beside the minimal set, on the test part: means over seeds, their deviation, the interval "
     "over sentences, and the control task (random labels of words).",
     "selection": "Scores on the test part with only these neurons: in the probe of all neurons (kept), and in one of "
-    "their own (retrained).",
+    "their own (retrained, with `sd`, `low` and `high`): means over seeds, their deviation, and the interval over "
+    "sentences.",
     "agreement": "How far rankings agree: on their first k neurons (overlap), and on all (rank correlations).",
     "spread": "How many neurons of each set lie in each layer.",
     "growth": "The sizes that were tried for the minimal set, and their score on the development part.",
     "penalties": "The grid of penalties: accuracy, and with only the top or bottom fifth of neurons.",
     "ranking": "Every neuron by every ranking.",
     "class_ranking": "The first neurons of each class by their share of its weights.",
-    "card_words": "The words with the highest and lowest mean activation of each described neuron.",
-    "card_contexts": "Its strongest reactions, with the words around them.",
-    "card_classes": "Its activations in each class.",
+    **CARD_CAPTIONS,
 }
 OPEN = ("minimal", "selection", "agreement")
-LEVELS = (0.5, 1.0, 2.0)
-"""Standard deviations from the mean at which a word's colour becomes stronger."""
 NAMES = {"lca": "LCA", "iou": "IoU", "mean_difference": "mean difference", "gaussian": "Gaussian"}
 
 
@@ -103,6 +114,8 @@ def _score_text(run: Run, row: dict[str, Any]) -> str:
     baselines = {
         name: run.summary[name] for name in ("majority", "word majority", "bag of words") if name in run.summary
     }
+    if "random_twin" in row:
+        text += f" The same model with random weights scores {row['random_twin']:.3f}."
     if baselines:
         text += f" Without the model: {', '.join(f'{name} {value:.3f}' for name, value in baselines.items())}."
     return text
@@ -113,7 +126,8 @@ def _minimal_text(run: Run, row: dict[str, Any]) -> str:
     text = f"{row['neurons']:,} neurons ({row['share']:.1%}) suffice to come within {run.config['delta']:g} on the "
     text += f"development part; on the test part they score {row['accuracy']:.3f} ({interval(row['low'], row['high'])})"
     selective = "" if np.isnan(row["selectivity"]) else f", with a selectivity of {row['selectivity']:.3f}"
-    return f"{text}{selective}.{reached}"
+    twin = f" As many of the random twin score {row['random_twin']:.3f}." if "random_twin" in row else ""
+    return f"{text}{selective}.{twin}{reached}"
 
 
 def _selection_text(run: Run) -> str:
@@ -193,7 +207,8 @@ def _selection_views(table: pd.DataFrame, measure: str) -> list[View]:
             x = own["share"].tolist()
             low, high = own["low"].tolist(), own["high"].tolist()
             series.append(Series(f"{name}, retrained", x, own["retrained"].tolist(), low, high))
-            series.append(Series(f"{name}, kept in the probe of all", x, own["kept"].tolist()))
+            low, high = own["kept_low"].tolist(), own["kept_high"].tolist()
+            series.append(Series(f"{name}, kept in the probe of all", x, own["kept"].tolist(), low, high))
         figure = line_chart(series, x="share of neurons", y=measure)
         views.append(View(str(method), _name(str(method)), figure, "selection", {"method": str(method)}))
     return views
@@ -239,7 +254,7 @@ def _class_panel(table: pd.DataFrame) -> Panel:
     for neuron, rows in table.groupby("neuron", sort=False):
         figure = line_chart([], x="class", y="activation")
         figure.add_box(
-            x=rows["label"].tolist(),
+            x=[plain(label) for label in rows["label"]],
             lowerfence=rows["q05"].tolist(),
             q1=rows["q25"].tolist(),
             median=rows["median"].tolist(),
@@ -250,45 +265,13 @@ def _class_panel(table: pd.DataFrame) -> Panel:
             name=str(neuron),
         )
         figure.update_layout(showlegend=False)
+        figure.update_xaxes(type="category")  # else labels such as 1 or 2020-01-01 would be numbers and dates
         views.append(View(str(neuron), str(neuron), figure, "card_classes", {"neuron": str(neuron)}))
     caption = "Activations of a neuron in each class: median, quartiles, 5 % and 95 %."
     return Panel("What a neuron does in each class", caption, tuple(views), choice="Neuron")
 
 
 def _cards(run: Run) -> list[Card]:
-    if not {"card_words", "card_contexts"} <= run.tables.keys():
-        return []
-    words, contexts = run.tables["card_words"], run.tables["card_contexts"]
     ranks = run.tables["ranking"].query("method == @run.config['by']").set_index("neuron")["rank"]
-    return [
-        Card(
-            title=f"Neuron {neuron}",
-            note=f"Number {ranks[neuron]:,} of {len(ranks):,} by {_name(run.config['by'])}.",
-            lists={
-                f"{_ends(end)} on": tuple(map(_counted, part.to_dict("records"))) for end, part in own.groupby("end")
-            },
-            texts=tuple(
-                tuple(map(_word, part.to_dict("records")))
-                for _, part in contexts.loc[contexts["neuron"] == neuron].groupby("context")
-            ),
-        )
-        for neuron, own in words.groupby("neuron", sort=False)
-    ]
-
-
-def _ends(end: object) -> str:
-    return "Highest" if end == "high" else "Lowest"
-
-
-def _counted(row: dict[str, Any]) -> str:
-    return f"{row['word']} {_signed(row['z'])}"
-
-
-def _word(row: dict[str, Any]) -> Word:
-    size = sum(abs(row["z"]) >= bound for bound in LEVELS)
-    level = int(np.sign(row["z"])) * (4 if row["peak"] else size)
-    return Word(str(row["word"]), level, _signed(row["z"]))
-
-
-def _signed(z: float) -> str:
-    return f"{z:+.1f}".replace("-", "−")
+    by = _name(run.config["by"])
+    return neuron_cards(run, lambda neuron: f"Number {ranks[neuron]:,} of {len(ranks):,} by {by}.")

@@ -8,6 +8,7 @@ import numpy as np
 
 from residuum.reports.ablation import ablation_section
 from residuum.reports.adaptation import adaptation_section
+from residuum.reports.cards import cards_section
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
 from residuum.reports.differences import difference_section
@@ -32,6 +33,7 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "ablate": ablation_section,
     "adapt": adaptation_section,
     "compare": comparison_section,
+    "describe": cards_section,
     "diff": difference_section,
     "distill": distillation_section,
     "finetune": finetuning_section,
