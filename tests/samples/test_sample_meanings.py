@@ -2,12 +2,14 @@
 
 import re
 from collections import Counter
+from functools import cache
 
+import pytest
 from samples_reading import LANGUAGES, Tree, trees
 
 from residuum.samples import lexicon, sample, sample_text
 from residuum.samples.draws import SPLITS, split_of
-from residuum.samples.meanings import cores, described, skeleton
+from residuum.samples.meanings import Clause, Entity, Meaning, cores, described, skeleton
 from residuum.samples.tasks import Request, sentences
 from residuum.samples.vocabulary import Vocabulary
 
@@ -54,6 +56,105 @@ def test_every_language_names_the_same_kinds_of_entities():
     english, *others = map(entity_types, LANGUAGES)
     assert all(other == english for other in others)
     assert sum(map(bool, english)) > 600
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_says_the_nouns_names_and_adjectives_of_the_meaning_and_no_others(language):
+    meanings = sentences(request(size=2000, seed=5))
+    words = {lemma for key in lexicon_keys() for lemma in lemmas_of(key, language)} - otherwise_said(language)
+    for meaning, tree in zip(meanings, trees(language), strict=True):
+        expected = Counter(lemma for key in said(meaning) for lemma in lemmas_of(key, language))
+        found = Counter(token.lemma.lstrip("-") for token in tree.tokens if token.upos in ("NOUN", "PROPN", "ADJ"))
+        assert expected <= found, (tree.meaning, tree.text, expected - found)
+        assert not (found - expected).keys() & words, (tree.meaning, tree.text, found - expected)
+
+
+def lexicon_keys() -> list[tuple[str, str]]:
+    """All nouns, names and adjectives: their table and their key."""
+    tables = {"nouns": lexicon.nouns(), "names": lexicon.names(), "adjectives": lexicon.adjectives()}
+    return [(table, key) for table, entries in tables.items() for key in entries]
+
+
+def lemmas_of(key: tuple[str, str], language: str) -> list[str]:
+    """The lemmas by which a language says a noun, name or adjective, read from its cell of the lexicon."""
+    table, name = key
+    cell = getattr(getattr(lexicon, table)()[name], language)
+    if table == "names":
+        return cell.split()
+    if ":" in cell:  # Swahili's of + noun, having + noun, and pairs of singular and plural
+        return [cell.split(":")[1].split("/")[0]]
+    return [re.split("[ /]", cell.lstrip("-="))[0].rstrip("~")]
+
+
+def said(meaning: Meaning) -> list[tuple[str, str]]:
+    """The nouns, names and adjectives of a meaning, as often as it has them."""
+    return [key for clause in meaning.clauses for key in said_in(clause)]
+
+
+def said_in(clause: Clause) -> list[tuple[str, str]]:
+    single = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
+    found = [key for entity in (*clause.subject, *clause.object, *single) if entity for key in said_of(entity)]
+    found += [("adjectives", clause.quality)] * bool(clause.quality)
+    return found + [("nouns", clause.means)] * bool(clause.means)
+
+
+def said_of(entity: Entity) -> list[tuple[str, str]]:
+    found = [("adjectives", key) for key in entity.adjectives]
+    if entity.kind != "pronoun":
+        found.append(("nouns" if entity.kind == "noun" else "names", entity.lexeme))
+    found += [("names", entity.surname)] * bool(entity.surname)
+    found += said_of(entity.possessor) if entity.possessor else []
+    return found + (said_in(entity.relative) if entity.relative else [])
+
+
+def otherwise_said(language: str) -> set[str]:
+    """Words of times, adverbs and verbs, which may be nouns or adjectives too."""
+    tables = (lexicon.times(), lexicon.adverbs(), lexicon.verbs())
+    cells = [getattr(row, language) for table in tables for row in table.values()]
+    return {part for cell in cells for part in re.split(r"[ /+@:=~!-]", cell)}
+
+
+@pytest.mark.parametrize("task", ["nli", "polarity", "tense", "copa"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_example_is_given_twice_and_no_sentence_of_one_is_in_two_splits(task, language):
+    seen: set[str] = set()
+    for split in SPLITS:
+        corpus = sample(task, language=language, size=300, split=split)
+        examples = {
+            (corpus.text(i), corpus.pair_text(i) or "", *(corpus.choices[i] if corpus.choices else ()))
+            for i in range(len(corpus))
+        }
+        assert len(examples) == 300
+        assert not set(corpus.written.texts) & seen
+        seen |= set(corpus.written.texts)
+
+
+@pytest.mark.parametrize("task", ["text", "ner", "nli", "polarity", "tense"])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_task_keeps_the_content_words_of_its_splits_apart(task, language):
+    train, dev, test = (content_forms(task, language, split) for split in SPLITS)
+    assert min(len(train), len(dev), len(test)) > 40
+    assert not train & dev
+    assert not train & test
+    assert not dev & test
+
+
+def content_forms(task: str, language: str, split: str) -> set[str]:
+    """The words of a set that are forms of content words only, in any treebank."""
+    corpus = sample(task, language=language, size=200, split=split, disjoint_lexemes=True)
+    rows = [*corpus.sentences, *(corpus.pairs or [])]
+    return {word.strip(".,").lower() for row in rows for word in row} & forms_of_content(language)
+
+
+@cache
+def forms_of_content(language: str) -> set[str]:
+    """Forms that stand for one lemma only, which is that of a content word that is not shared."""
+    lemmas: dict[str, set[tuple[str, bool]]] = {}
+    for tree in trees(language):
+        for token in tree.tokens:
+            content = token.upos in CONTENT and token.lemma not in shared_words(language)
+            lemmas.setdefault(token.form.lower(), set()).add((token.lemma, content))
+    return {form for form, told in lemmas.items() if len(told) == 1 and next(iter(told))[1]}
 
 
 def test_a_larger_set_begins_with_the_smaller_one():

@@ -9,6 +9,29 @@ from samples_reading import DEPRELS, LANGUAGES, UPOS, trees
 from residuum.samples import sample_text
 
 LEAVES = {"aux", "case", "cc", "cop", "det", "punct", "nummod"}
+# Level 3 of the validator of Universal Dependencies: which parts of speech a relation asks for or refuses (a word with
+# `fixed` below it is exempt), and what may stand below function words.
+ASKED = {
+    "aux": {"AUX"},
+    "cop": {"AUX", "DET", "PRON", "SYM"},
+    "det": {"DET", "PRON"},
+    "nummod": {"NOUN", "NUM", "SYM"},
+    "advmod": {"ADJ", "ADV", "CCONJ", "DET", "PART", "SYM"},
+    "amod": {"ADJ", "DET", "NUM", "VERB"},
+    "punct": {"PUNCT"},
+}
+_CONTENT = {"ADJ", "AUX", "DET", "INTJ", "NOUN", "NUM", "PRON", "PROPN", "VERB"}
+REFUSED = {"case": {"ADJ", "AUX", "DET", "NUM", "PRON", "PROPN"}, "mark": _CONTENT, "cc": _CONTENT}
+_JOINED = {"cc", "conj", "fixed", "goeswith", "punct", "reparandum"}
+BELOW = {
+    "mark": _JOINED | {"advmod", "obl"},
+    "case": _JOINED | {"advmod", "obl"},
+    "aux": _JOINED,
+    "cop": _JOINED,
+    "cc": _JOINED - {"cc"},
+    "fixed": _JOINED - {"cc", "fixed"},
+    "punct": set(),
+}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -43,6 +66,22 @@ class TestEverySentence:
                 if token.relation in LEAVES:
                     assert below <= {"fixed"}, (tree.text, token.form)
 
+    def test_has_the_parts_of_speech_that_its_relations_ask_for(self, language):
+        for tree in trees(language):
+            for token in tree.tokens:
+                if tree.children(token, "fixed"):
+                    continue
+                told = (tree.text, token.form, token.upos, token.deprel)
+                assert token.upos in ASKED.get(token.relation, UPOS), told
+                assert token.upos not in REFUSED.get(token.relation, ()), told
+                assert (token.upos == "PUNCT") == (token.relation == "punct"), told
+
+    def test_has_below_function_words_only_what_may_stand_there(self, language):
+        for tree in trees(language):
+            for token in tree.tokens:
+                below = {child.relation for child in tree.children(token)}
+                assert below <= BELOW.get(token.relation, DEPRELS), (tree.text, token.form, below)
+
     def test_has_at_most_one_subject_and_one_object_per_head(self, language):
         for tree in trees(language):
             for token in tree.tokens:
@@ -52,7 +91,7 @@ class TestEverySentence:
     def test_has_coordination_names_and_fixed_phrases_from_left_to_right(self, language):
         for tree in trees(language):
             for token in tree.tokens:
-                if token.relation in ("conj", "flat", "fixed"):
+                if token.relation in ("conj", "flat", "fixed", "appos"):
                     assert token.head < token.id, tree.text
 
     def test_is_projective(self, language):
