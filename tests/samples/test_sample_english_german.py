@@ -1,7 +1,11 @@
 """Agreement, case and word order hold in every English and German sentence."""
 
+from itertools import pairwise
+
 import pytest
 from samples_reading import Token, Tree, trees
+
+from residuum.samples import lexicon
 
 MALE, FEMALE, NEUTER = "Masc", "Fem", "Neut"
 DAT_PREPOSITIONS = {"mit", "bei", "zu", "nach"}
@@ -67,6 +71,17 @@ def test_english_negates_full_verbs_with_an_auxiliary():
                 assert tree.children(tree.parent(token), "aux"), tree.text
 
 
+def test_english_company_names_are_compounds_with_the_last_word_as_head():
+    companies = {tuple(name.en.split()) for name in lexicon.names().values() if name.type == "ORG" and " " in name.en}
+    found = set()
+    for tree in trees("en"):
+        for token, following in pairwise(tree.tokens):
+            if (token.form, following.form) in companies:
+                assert (token.deprel, token.head) == ("compound", following.id), tree.text
+                found.add((token.form, following.form))
+    assert len(found) > 1
+
+
 def test_german_determiners_and_adjectives_agree_with_their_noun():
     checked = 0
     for tree in trees("de"):
@@ -109,7 +124,7 @@ def expected_ending(tree: Tree, noun: Token) -> str:
 
 
 def test_german_cases_follow_from_the_role():
-    cases = {"nsubj": "Nom", "obj": "Acc", "obl:arg": "Dat", "nmod:poss": "Gen"}
+    cases = {"nsubj": "Nom", "obj": "Acc", "obl:arg": "Dat", "nmod": "Gen"}
     for tree in trees("de"):
         for token in tree.tokens:
             if token.deprel in cases and "Case" in token.feats:
@@ -155,6 +170,19 @@ def test_german_main_clauses_have_the_finite_verb_second():
         verb = finite_verb(tree, root)
         first_field = {top_below(tree, token, root) for token in tree.tokens[: verb.id - 1]}
         assert len(first_field) == 1, tree.text
+
+
+def test_german_names_of_different_people_never_stand_side_by_side():
+    """Gestern traf Anna Berger: nobody knows who met whom."""
+    subjects_after_the_verb = 0
+    for tree in trees("de"):
+        for token, following in pairwise(tree.tokens):
+            if token.upos == following.upos == "PROPN":
+                assert following.deprel == "flat:name", tree.text
+            if following.upos == "PROPN" and token.upos == "NOUN":
+                assert token.deprel != "nsubj", tree.text
+            subjects_after_the_verb += token.deprel == "nsubj" and token.upos == "PROPN" and token.id > 2
+    assert subjects_after_the_verb > 50
 
 
 def top_below(tree: Tree, token: Token, root: Token) -> int:

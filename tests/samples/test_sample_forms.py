@@ -121,6 +121,10 @@ def test_turkish_names_take_suffixes_after_an_apostrophe(name, case, form):
         ("see", "present", True, "3Sing", "görmüyor"),
         ("read", "past", True, "1Sing", "okumadım"),
         ("push", "present", False, "3Sing", "itiyor"),
+        ("know", "past", False, "3Sing", "tanıyordu"),
+        ("know", "past", True, "1Plur", "tanımıyorduk"),
+        ("love", "past", False, "3Plur", "seviyorlardı"),
+        ("hate", "past", False, "1Sing", "ediyordum"),
     ],
 )
 def test_turkish_verbs_conjugate(key, tense, negated, agreement, form):

@@ -1,10 +1,14 @@
 """Harmony, suffixes and concord hold in every Turkish and Swahili sentence."""
 
 import re
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from samples_reading import Token, Tree, trees
+
+from residuum.samples import lexicon, sample_text, turkish_forms
+from residuum.samples.vocabulary import Vocabulary
 
 VOWELS = "aeıioöuü"
 FRONT = set("eiöü")
@@ -103,7 +107,7 @@ def test_turkish_names_have_an_apostrophe_exactly_when_they_have_a_suffix():
 
 
 def test_turkish_verbs_show_person_polarity_and_tense():
-    endings = {"1Sing": ("m",), "1Plur": ("k", "z"), "3Plur": ("lar", "ler")}
+    endings = {"1Sing": ("m",), "1Plur": ("k", "z"), "3Plur": ("lar", "ler", "lardı")}
     for tree, token in words("tr", "VERB"):
         agreement = token.feats.get("Person", "") + token.feats.get("Number", "")
         if agreement in endings:
@@ -149,6 +153,77 @@ def test_turkish_definite_objects_are_accusative():
             assert determiner is None or determiner.lemma in ("bir", "birçok"), tree.text
             assert "Number[psor]" not in token.feats
             assert token.feats["Number"] == "Sing"
+
+
+def test_turkish_somebody_and_animals_among_people_are_accusative_even_if_indefinite():
+    animals = {turkish_forms.noun_form(key, "sg", "Nom") for key in Vocabulary().nouns(("animal",))}
+    for_people = [verb.key for verb in lexicon.verbs().values() if "person" in verb.object]
+    stems = {turkish_forms.verb_stem(key).stem for key in for_people}
+    seen = Counter()
+    for tree, token in words("tr", "NOUN"):
+        article = tree.child(token, "det")
+        if token.deprel == "obj" and article and article.lemma == "bir":
+            kind = "person" if token.lemma in people() else "animal" if token.lemma in animals else "thing"
+            if kind == "person" or (kind == "animal" and tree.parent(token).lemma in stems):
+                assert token.feats["Case"] == "Acc", tree.text
+                seen[kind] += 1
+            assert token.form != "saat", tree.text
+    assert set(seen) == {"person", "animal"}
+
+
+def test_turkish_time_never_stands_before_a_subject_with_a_relative_clause():
+    """Dün okuyan kız geldi is about the girl who read yesterday."""
+    checked = 0
+    for tree in trees("tr"):
+        for subject in (token for token in tree.tokens if token.relation == "nsubj" and tree.child(token, "acl")):
+            start = min(below(tree, subject))
+            before = [token for token in tree.children(tree.parent(subject)) if token.id < start]
+            assert {token.relation for token in before} <= {"cc", "punct", "nsubj"}, tree.text
+            checked += 1
+    assert checked > 80
+
+
+def below(tree: Tree, token: Token) -> set[int]:
+    """The ids of a token and of all that is under it."""
+    found, more = {token.id}, True
+    while more:
+        more = {other.id for other in tree.tokens if other.head in found} - found
+        found |= more
+    return found
+
+
+def test_turkish_has_a_comma_where_a_subject_would_run_on_into_a_name_or_a_title():
+    """Doktor, Robert'i gördü; çocuk, doktoru çağırdı."""
+    names = {name.tr.split()[0] for name in lexicon.names().values() if name.type in ("PER", "ORG")}
+    commas = 0
+    for tree in trees("tr"):
+        for subject in (token for token in tree.tokens if token.relation == "nsubj"):
+            end = max(below(tree, subject))
+            last, following = tree.tokens[end - 1 : end + 1]
+            commas += last.form == ","
+            if last.feats.get("Case") == "Nom" and last.feats["Number"] == "Sing":
+                assert following.lemma not in names, tree.text
+                assert last.upos == "PROPN" or following.lemma not in people(), tree.text
+    assert commas > 40
+
+
+def people() -> set[str]:
+    return {turkish_forms.noun_form(noun.key, "sg", "Nom") for noun in lexicon.nouns().values() if noun.is_human}
+
+
+def test_turkish_early_stands_between_the_goal_and_the_verb():
+    checked = 0
+    for tree, token in words("tr", "ADV"):
+        if token.form == "erken":
+            assert tree.tokens[token.id].id == token.head, tree.text
+            checked += 1
+    assert checked > 3
+
+
+def test_turkish_light_verbs_are_made_with_et_only():
+    for tree, token in words("tr", "NOUN"):
+        if token.deprel == "compound:lvc":
+            assert tree.parent(token).lemma == "et", tree.text
 
 
 def swahili_class(features: dict[str, str], layer: str = "") -> str:
@@ -212,11 +287,41 @@ def test_swahili_objects_show_in_the_verb_in_their_class():
     assert checked > 250
 
 
-def test_swahili_definite_people_as_objects_always_show_in_the_verb():
+def test_swahili_names_as_objects_always_show_in_the_verb():
+    classes = Counter()
     for tree, token in words("sw", "PROPN"):
-        verb = tree.parent(token)
-        if token.deprel == "obj" and swahili_class(token.feats) == "1":
-            assert "NounClass[obj]" in verb.feats, tree.text
+        if token.deprel == "obj":
+            assert "NounClass[obj]" in tree.parent(token).feats, tree.text
+            classes[swahili_class(token.feats)] += 1
+    assert set(classes) == {"1", "9"}
+
+
+def test_swahili_says_huko_before_a_city_where_something_happens_but_not_before_a_goal():
+    cities = [name.key for name in lexicon.names().values() if name.type == "LOC"]
+    found = 0
+    for tree in trees("sw"):
+        scenes = re.findall(rf"place=\[bare (?:{'|'.join(cities)}) sg\]", tree.meaning)
+        assert tree.text.lower().split().count("huko") == len(scenes), tree.text
+        found += len(scenes)
+    assert found > 2
+
+
+def test_swahili_all_stands_before_what_a_noun_has_or_is_of():
+    """Makatibu wote wenye adabu."""
+    checked = 0
+    for tree, token in words("sw", "DET"):
+        if token.lemma == "ote":
+            before = tree.tokens[token.id - 2]
+            assert before.id == token.head or before.relation == "amod", tree.text
+            checked += 1
+    assert checked > 20
+
+
+@pytest.mark.parametrize("task", ["text", "nli"])
+def test_swahili_never_says_together_twice(task):
+    text = sample_text(task, language="sw", size=1500)
+    assert "pamoja na" in text
+    assert "pamoja pamoja" not in text
 
 
 def test_swahili_tenses_and_negations_have_their_markers():

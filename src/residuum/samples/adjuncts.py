@@ -40,14 +40,18 @@ def times_of(tense: str) -> tuple[str, ...]:
 
 
 def _with_time(source: Source, clause: Clause) -> Clause:
-    """With a time of the tense, where one makes sense and none is said."""
-    if clause.time or clause.frequency:
+    """With a time of the tense, where one makes sense and none is said, nor a word for the moment."""
+    if clause.time or clause.frequency or _tells_moment(clause):
         return clause
     if clause.predicate == BE and "passing" not in lexicon.adjectives()[clause.quality].traits:
         return clause
     if clause.predicate not in (BE, BE_AT) and lexicon.verbs()[clause.predicate].is_stative:
         return clause
     return replace(clause, time=source.draw.of(times_of(clause.tense)), time_first=source.draw.chance(0.4))
+
+
+def _tells_moment(clause: Clause) -> bool:
+    return bool(clause.manner) and lexicon.adverbs()[clause.manner].kind == "moment"
 
 
 def _may_be_habit(clause: Clause) -> bool:
@@ -80,11 +84,12 @@ def with_place(source: Source, clause: Clause) -> Clause:
 
 
 def _with_manner(source: Source, clause: Clause) -> Clause:
-    """With an adverb: of manner, of the moment if no other time is said, or together for several."""
+    """With an adverb: of manner, of the moment if no other time is said, or together for several with nobody else."""
     if clause.negated or clause.frequency or clause.predicate in (BE, BE_AT):
         return clause
-    several = len(clause.subject) > 1 or any(entity.number == "pl" for entity in clause.subject)
-    kinds = ["manner"] + ["moment"] * (not clause.time) + ["together"] * several
+    several = not clause.companion and (len(clause.subject) > 1 or any(e.number == "pl" for e in clause.subject))
+    at_a_moment = not clause.time and clause.tense != "present"
+    kinds = ["manner"] + ["moment"] * at_a_moment + ["together"] * several
     fitting = [key for kind in kinds for key in source.words.adverbs(kind, clause.predicate)]
     return replace(clause, manner=source.draw.of(fitting)) if fitting else clause
 

@@ -3,20 +3,17 @@
 from residuum.samples import lexicon
 from residuum.samples.trees import Phrase, Word, fixed_phrase
 
-# German treebanks give every adverb a degree
-_ADVERB_FEATS = {"de": "Degree=Pos"}
-
 
 def adverb(key: str, language: str, head: Word) -> Phrase | None:
     """An adverb of manner or frequency under a head; None if none is said."""
-    return _under(getattr(lexicon.adverbs()[key], language), language, head) if key else None
+    return _under(getattr(lexicon.adverbs()[key], language), head) if key else None
 
 
 def time(key: str, language: str, head: Word) -> Phrase | None:
     """A time under a head; None if none is said."""
-    return _under(getattr(lexicon.times()[key], language), language, head) if key else None
+    return _under(getattr(lexicon.times()[key], language), head) if key else None
 
 
-def _under(notation: str, language: str, head: Word) -> Phrase:
-    phrase = fixed_phrase(notation, _ADVERB_FEATS.get(language, "_"))
+def _under(notation: str, head: Word) -> Phrase:
+    phrase = fixed_phrase(notation)
     return phrase.under(head, phrase.head.deprel)

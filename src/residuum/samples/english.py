@@ -209,13 +209,15 @@ def _entity(entity: Entity, role: str = "nsubj") -> Phrase:
 
 
 def _name(entity: Entity) -> Phrase:
+    """A name; that of a company is a compound, whose last word is the head."""
     name = lexicon.names()[entity.lexeme]
     forms = name.en.split() + ([lexicon.names()[entity.surname].en] if entity.surname else [])
     words = [Word(form, form, "PROPN", "Number=Sing", entity=f"I-{name.type}") for form in forms]
     words[0].entity = f"B-{name.type}"
-    for word in words[1:]:
-        word.under(words[0], "flat")
-    return Phrase(words, words[0])
+    head, *others = reversed(words) if name.type == "ORG" else words
+    for word in others:
+        word.under(head, "compound" if name.type == "ORG" else "flat")
+    return Phrase(words, head)
 
 
 def _bare(key: str) -> Phrase:

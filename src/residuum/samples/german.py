@@ -58,15 +58,19 @@ def _without_double_commas(words: list[Word]) -> list[Word]:
 
 
 def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
-    """The time or the subject, the finite verb, the middle field, the rest of the verb."""
+    """The time or the subject, the finite verb, the middle field, the rest of the verb.
+
+    The subject is first if a name would follow it after the verb: gestern traf (der Arzt) Anna Berger.
+    """
     finite, rest, head = _verb_parts(clause, _agreement(subject))
     subject_phrase = _group(subject, "Nom").under(head, "nsubj")
     time = adverbials.time(clause.time, "de", head)
     if clause.time_first and time:
-        front, middle = time, joined(subject_phrase, *_middle_field(clause, head, None))
-    else:
-        front, middle = subject_phrase, joined(*_middle_field(clause, head, time))
-    return Phrase(joined(front, finite, middle, rest), head)
+        middle = joined(*_middle_field(clause, head, None))
+        runs_on = subject_phrase.words[-1].upos in ("NOUN", "PROPN") and middle and middle[0].upos == "PROPN"
+        if not runs_on:
+            return Phrase(joined(time, finite, subject_phrase, middle, rest), head)
+    return Phrase(joined(subject_phrase, finite, *_middle_field(clause, head, time), rest), head)
 
 
 def _follower(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
@@ -112,7 +116,7 @@ def _copula_parts(clause: Clause, agreement: str) -> tuple[list[Word], list[Word
     if clause.predicate == BE:
         form = lexicon.adjectives()[clause.quality].de.split()[0]
         head = Word(form, form, "ADJ", "Degree=Pos")
-        very = Word("sehr", "sehr", "ADV", "Degree=Pos").under(head, "advmod") if clause.very else None
+        very = Word("sehr", "sehr", "ADV").under(head, "advmod") if clause.very else None
         complement = joined(very, head)
     else:
         assert clause.ground is not None
@@ -261,7 +265,7 @@ def _noun_phrase(entity: Entity, case: str, negative: bool) -> Phrase:
     head = Word(noun.forms[case, entity.number], noun.lemma, "NOUN", feats)
     by_name = entity.possessor if entity.possessor and entity.possessor.kind == "name" else None
     if by_name:
-        determiners, endings = _name(by_name, "Gen").under(head, "nmod:poss").words, STRONG
+        determiners, endings = _name(by_name, "Gen").under(head, "nmod").words, STRONG
     else:
         determiners, endings = _determiners(entity, head, case, column, negative)
     adjectives = [_adjective(key, endings[case, column], head, feats) for key in entity.adjectives]

@@ -89,6 +89,11 @@ class Verb:
         """Whether it tells a state."""
         return "stat" in self.aspect
 
+    @property
+    def takes_people(self) -> bool:
+        """Whether its object is somebody in the first place."""
+        return not {"person", "young_one"}.isdisjoint(self.object)
+
 
 @dataclass(frozen=True)
 class Adjective:
@@ -178,6 +183,12 @@ def times() -> dict[str, Time]:
 def causes() -> tuple[dict[str, str], ...]:
     """The rows of the table of causes and effects."""
     return tuple(_rows("causes"))
+
+
+@cache
+def plausible() -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """Causes and effects of different themes that are no rows of the table, though each might follow from each."""
+    return tuple((tuple(row["causes"].split(", ")), tuple(row["effects"].split(", "))) for row in _rows("plausible"))
 
 
 def _table(name: str, entry: Callable[..., Entry], *lists: str) -> dict[str, Entry]:

@@ -96,10 +96,10 @@ def sample_shared(source: Source) -> Meaning:
 
 
 def _may_follow_motion(clause: Clause) -> bool:
-    """Whether it is something to do where one has come to: no state, and nothing of another place or the sea."""
+    """Whether it is something to do where one has come to: no state, not waking up, nothing of another place."""
     verb = lexicon.verbs()[clause.predicate]
     at_place = any(entity.lexeme in lexicon.places() or _is_city(entity) for entity in clause.object)
-    return not (verb.is_stative or at_place or "sea" in verb.place)
+    return not (verb.is_stative or verb.key == "wake_up" or at_place or "sea" in verb.place)
 
 
 def _is_city(entity: Entity) -> bool:

@@ -88,7 +88,7 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
         None if clause.predicate == BE_AT else _ground(clause, head),
         _with(clause.beneficiary, ["kwa", "ajili", "ya"], head),
         adverbials.adverb(clause.manner, "sw", head),
-        clause.place and _located(clause.place).under(head, "obl"),
+        clause.place and _scene(clause.place).under(head, "obl"),
         _with(clause.companion, ["pamoja", "na"], head),
         _with(Entity(clause.means) if clause.means else None, ["kwa"], head),
         last,
@@ -143,7 +143,7 @@ def _copular(clause: Clause, concord: int | str) -> Phrase:
 
 def _quality(clause: Clause, quality: str, concord: int | str) -> Phrase:
     noun_class = concord if isinstance(concord, int) else 2 if concord == "we" else 1
-    phrase = _adjective(clause.quality, quality, noun_class)
+    phrase = _adjective(quality, noun_class)
     if clause.very:
         phrase.words.append(Word("sana", "sana", "ADV").under(phrase.head, "advmod"))
     return phrase
@@ -206,7 +206,7 @@ def _concord(members: tuple[Entity, ...]) -> int | str:
 
 
 def _object_concord(clause: Clause) -> int | str | None:
-    """The object that shows in the verb: a recipient, a pronoun, people, and animals that are definite."""
+    """The object that shows in the verb: a recipient, a pronoun, a name, people, and animals that are definite."""
     if clause.recipient:
         return _concord((clause.recipient,))
     if not clause.object or verb_stem(clause.predicate).preposition:
@@ -215,10 +215,8 @@ def _object_concord(clause: Clause) -> int | str | None:
 
 
 def _shows_in_verb(entity: Entity) -> bool:
-    if entity.kind == "pronoun":
+    if entity.kind != "noun":
         return True
-    if entity.kind == "name":
-        return lexicon.names()[entity.lexeme].type == "PER"
     noun = lexicon.nouns()[entity.lexeme]
     definite = entity.determiner in ("the", "this", "all")
     return noun.is_human or (noun.is_animate and definite)
@@ -251,6 +249,14 @@ def _located(place: Entity) -> Phrase:
         feats = f"Case=Loc|{_class_feats(noun.classes['sg'])}"
         return Phrase([word := Word(form, noun.forms["sg"], "NOUN", feats)], word)
     return _after(["kwenye"], _entity(place))
+
+
+def _scene(place: Entity) -> Phrase:
+    """A place where the whole happens: a city, whose name has no ending, after huko (there)."""
+    phrase = _located(place)
+    if phrase.head.entity == "B-LOC":
+        phrase.words.insert(0, Word("huko", "huko", "DET", "PronType=Dem").under(phrase.head, "det"))
+    return phrase
 
 
 def _with(entity: Entity | None, prepositions: list[str], head: Word) -> Phrase | None:
@@ -290,12 +296,13 @@ def _name(entity: Entity) -> Phrase:
 
 
 def _noun_phrase(entity: Entity, as_subject: bool) -> Phrase:
-    """Noun, quantity, adjectives, all, owner, relative clause."""
+    """Noun, quantity, adjectives, all, what it has or is of, owner, relative clause."""
     noun = noun_forms(entity.lexeme)
     noun_class = noun.classes[entity.number]
     head = Word(noun.forms[entity.number], noun.forms["sg"], "NOUN", _class_feats(noun_class))
-    qualities = [(key, lexicon.adjectives()[key].sw) for key in entity.adjectives]
-    qualities.sort(key=lambda pair: ":" in pair[1])
+    cells = {key: lexicon.adjectives()[key].sw for key in entity.adjectives}
+    phrasal = [key for key, cell in cells.items() if cell.startswith(("enye:", "a:"))]
+    adjectives = [key for key in cells if key not in phrasal]
     every = Word("kila", "kila", "DET", "PronType=Tot") if entity.determiner == "every" else None
     all_ = (
         Word(all_form(noun_class), "ote", "DET", _class_feats(noun_class, "PronType=Tot"))
@@ -306,8 +313,9 @@ def _noun_phrase(entity: Entity, as_subject: bool) -> Phrase:
         every and every.under(head, "det"),
         head,
         _quantity(entity, head, noun_class, as_subject),
-        *(_attribute(key, cell, head, noun_class) for key, cell in qualities),
+        *(_attribute(cells[key], head, noun_class) for key in adjectives),
         all_ and all_.under(head, "det"),
+        *(_attribute(cells[key], head, noun_class) for key in phrasal),
         entity.possessor and _owner(entity.possessor, head, noun_class),
         _relative(entity, head, noun_class) if entity.relative else None,
     )
@@ -324,7 +332,7 @@ def _quantity(entity: Entity, head: Word, noun_class: int, as_subject: bool) -> 
     determiner = entity.determiner
     if determiner == "this":
         form = this_form(noun_class)
-        return Word(form, form, "DET", _class_feats(noun_class, "PronType=Dem")).under(head, "det")
+        return Word(form, "huyu", "DET", _class_feats(noun_class, "PronType=Dem")).under(head, "det")
     if determiner == "many":
         return Word(many_form(noun_class), "ingi", "DET", _class_feats(noun_class, "PronType=Ind")).under(head, "det")
     if determiner in NUMERALS or (determiner == "a" and as_subject):
@@ -334,16 +342,16 @@ def _quantity(entity: Entity, head: Word, noun_class: int, as_subject: bool) -> 
     return None
 
 
-def _attribute(key: str, cell: str, head: Word, noun_class: int) -> Phrase:
+def _attribute(cell: str, head: Word, noun_class: int) -> Phrase:
     if cell.startswith("enye:"):
         thing = _noun_of(cell)
         having = Word(having_form(noun_class), "enye", "ADP", _class_feats(noun_class)).under(thing, "case")
         return Phrase([having, thing], thing).under(head, "nmod")
-    phrase = _adjective(key, cell, noun_class)
+    phrase = _adjective(cell, noun_class)
     return phrase.under(head, "nmod" if cell.startswith("a:") else "amod")
 
 
-def _adjective(key: str, cell: str, noun_class: int) -> Phrase:
+def _adjective(cell: str, noun_class: int) -> Phrase:
     """An adjective with its concord, if it is of a kind that has one."""
     if cell.startswith("a:"):
         thing = _noun_of(cell)
@@ -363,8 +371,6 @@ def _adjective(key: str, cell: str, noun_class: int) -> Phrase:
 def _noun_of(cell: str) -> Word:
     """The noun in the cell of an adjective: furaha of `enye:furaha:9`."""
     _, form, noun_class = cell.split(":")
-    if noun_class == "15":
-        return Word(form, form.removeprefix("ku"), "VERB", "VerbForm=Inf|Voice=Act")
     return Word(form, form, "NOUN", _class_feats(int(noun_class)))
 
 

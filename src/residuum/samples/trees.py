@@ -130,12 +130,12 @@ def joined(*parts: Phrase | Word | Iterable[Word] | None) -> list[Word]:
     return words
 
 
-def fixed_phrase(notation: str, default_feats: str = "_") -> Phrase:
+def fixed_phrase(notation: str) -> Phrase:
     """The phrase of a table's notation: `form/lemma/UPOS/feats/deprel` a word, `*` before the deprel of the head.
 
     A form alone is an adverb. `am>an` is a word that the next one joins to `am`.
     """
-    words = [Word(*cells) for cells in _notation(notation, default_feats)]
+    words = [Word(*cells) for cells in _notation(notation)]
     head = next(word for word in words if word.deprel.startswith("*"))
     head.deprel = head.deprel[1:]
     for word in words:
@@ -147,11 +147,9 @@ def fixed_phrase(notation: str, default_feats: str = "_") -> Phrase:
 
 
 @cache
-def _notation(notation: str, default_feats: str) -> list[tuple[str, str, str, str, str]]:
+def _notation(notation: str) -> list[tuple[str, str, str, str, str]]:
     cells = []
     for word in notation.split(" "):
-        form, lemma, upos, feats, deprel = (
-            word.split("/") if "/" in word else (word, word, "ADV", default_feats, "*advmod")
-        )
+        form, lemma, upos, feats, deprel = word.split("/") if "/" in word else (word, word, "ADV", "_", "*advmod")
         cells.append((form, lemma, upos, feats.replace(",", "|"), deprel))
     return cells

@@ -1,5 +1,7 @@
 """Meanings in Turkish: the verb last, relative clauses as participles before the noun, pronouns left out."""
 
+from functools import cache
+
 from residuum.samples import adverbials, lexicon
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
 from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
@@ -33,6 +35,7 @@ _PRONOUNS = {
 }
 _FINITE_FEATS = {
     "past": "Aspect=Perf|Evident=Fh|Number={}|Person={}|Polarity={}|Tense=Past",
+    "lasting past": "Aspect=Prog|Evident=Fh|Number={}|Person={}|Polarity={}|Tense=Past",
     "present": "Aspect=Prog|Number={}|Person={}|Polarity={}|Tense=Pres",
     "future": "Aspect=Imp|Number={}|Person={}|Polarity={}|Tense=Fut",
 }
@@ -69,15 +72,26 @@ def _subject(clause: Clause, head: Word) -> Phrase | None:
 
 
 def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phrase:
-    """What belongs to the predicate, in order; an indefinite object stays beside the verb."""
+    """What belongs to the predicate, in order; an indefinite object stays beside the verb.
+
+    A time before the relative clause of the subject would be read as part of it, so it comes after the subject.
+    """
     head = predicate.head
     time = adverbials.time(clause.time, "tr", head)
-    opening = [time, subject] if clause.time_first else [subject, time]
+    time_first = clause.time_first and not any(entity.relative for entity in clause.subject)
+    first, second = (time, None) if time_first else (None, time)
+    rest = joined(second, _rest(clause, predicate))
+    return Phrase(joined(first, subject, subject and _comma(subject, rest[0]), rest), head)
+
+
+def _rest(clause: Clause, predicate: Phrase) -> list[Word]:
+    """What follows the subject and the time; only early stands between a goal and the verb."""
+    head = predicate.head
     definite, indefinite = _object(clause, head)
     means = _phrase_of(noun_form(clause.means, "sg", "Ins"), clause.means, "Ins") if clause.means else None
     ground = None if clause.predicate == BE_AT else _ground(clause, head)
-    words = joined(
-        *opening,
+    manner = adverbials.adverb(clause.manner, "tr", head)
+    return joined(
         adverbials.adverb(clause.frequency, "tr", head),
         clause.companion and _entity(clause.companion, "Ins").under(head, "obl"),
         means and means.under(head, "obl"),
@@ -85,30 +99,52 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
         _beneficiary(clause, head),
         definite,
         clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl"),
-        adverbials.adverb(clause.manner, "tr", head),
-        ground,
+        *((ground, manner) if clause.manner == "early" else (manner, ground)),
         indefinite,
         predicate,
     )
-    return Phrase(words, head)
+
+
+def _comma(subject: Phrase, following: Word) -> Word | None:
+    """A comma where the subject and the next word would be read as one: Doktor, Robert'i gördü."""
+    return punctuation(",", subject.head) if _runs_on(subject.words[-1], following) else None
+
+
+def _runs_on(last: Word, following: Word) -> bool:
+    """Whether two words look like a title and a name, two names, or a compound (çocuk doktoru: paediatrician)."""
+    if "Number=Sing" not in last.feats or "Case=Nom" not in last.feats:
+        return False
+    if following.entity in ("B-PER", "B-ORG"):
+        return True
+    if last.upos != "NOUN" or following.upos != "NOUN":
+        return False
+    like_compound = "Case=Acc" in following.feats and following.form[-2] != "y"
+    return like_compound or following.lemma in _people()
+
+
+@cache
+def _people() -> frozenset[str]:
+    return frozenset(noun_form(noun.key, "sg", "Nom") for noun in lexicon.nouns().values() if noun.is_human)
 
 
 def _predicate(clause: Clause, agreement: str) -> Phrase:
     if clause.predicate in (BE, BE_AT):
         return _copular(clause, agreement)
     form = finite_form(clause.predicate, clause.tense, clause.negated, agreement)
-    feats = _FINITE_FEATS[clause.tense].format(agreement[1:], agreement[0], _polarity(clause))
+    lasting = clause.tense == "past" and verb_stem(clause.predicate).is_lasting
+    feats = _FINITE_FEATS["lasting past" if lasting else clause.tense]
+    feats = feats.format(agreement[1:], agreement[0], _polarity(clause))
     return _verb(clause, form, feats)
 
 
 def _verb(clause: Clause, form: str, feats: str) -> Phrase:
-    """A verb form, after the noun that belongs to the verb: yardım etti."""
+    """A verb form, after the noun that belongs to the verb (yardım etti) or is always its object (şarkı söyledi)."""
     stem = verb_stem(clause.predicate)
     head = Word(form, stem.stem, "VERB", feats)
     if not stem.noun:
         return Phrase([head], head)
-    noun = Word(stem.noun, stem.noun, "NOUN", "Case=Nom|Number=Sing|Person=3").under(head, "compound:lvc")
-    return Phrase([noun, head], head)
+    noun = Word(stem.noun, stem.noun, "NOUN", "Case=Nom|Number=Sing|Person=3")
+    return Phrase([noun.under(head, "compound:lvc" if stem.stem == "et" else "obj"), head], head)
 
 
 def _copular(clause: Clause, agreement: str) -> Phrase:
@@ -152,12 +188,24 @@ def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
     first = clause.object[0]
     indefinite = first.kind == "noun" and first.determiner in _INDEFINITE and not first.possessor
     relation = "obj" if case == "Acc" else "obl"
-    # somebody is a certain person even if it is not said who: bir öğretmeni gördü, but bir kitap gördü
-    if indefinite and case == "Acc" and not lexicon.nouns()[first.lexeme].is_human:
+    if indefinite and case == "Acc" and not any(_is_marked(clause, entity) for entity in clause.object):
         without_bir = clause.negated and not first.adjectives and not first.relative
         return None, _group(clause.object, "Nom", without_bir).under(head, relation)
     phrase = _group(clause.object, case).under(head, relation)
     return (None, phrase) if indefinite else (phrase, None)
+
+
+def _is_marked(clause: Clause, entity: Entity) -> bool:
+    """Whether an indefinite object is accusative: bir öğretmeni gördü, but bir kitap aldı.
+
+    Somebody is a certain person even if it is not said who; so is what a verb for persons has in its place, and what
+    has a relative clause. Bir saat (a clock) without the case would be for an hour.
+    """
+    key = entity.lexeme
+    noun = lexicon.nouns()[key]
+    like_person = lexicon.verbs()[clause.predicate].takes_people and (noun.is_animate or key in lexicon.places())
+    is_certain = noun.is_human or like_person or entity.relative is not None
+    return is_certain or (key == "clock" and not clause.negated)
 
 
 def _ground(clause: Clause, head: Word) -> Phrase | None:

@@ -3,7 +3,8 @@
 Suffixes are written with A (a, e), I (ı, i, u, ü), D (d, t), and a buffer letter in brackets that only follows a
 vowel. Cells: a noun is its form and its stem before a vowel if another (`kitap kitab`), with `~` if it takes
 front vowels against the rule; a verb is its stem and that before a vowel (`git/gid`), after a noun and `+` if the
-two make one verb, then the case it governs unless accusative (`@dat`).
+two make one verb, with `!` if what lasted in the past is told in -yordu (tanıdı: recognised, tanıyordu: knew), then
+the case it governs unless accusative (`@dat`).
 """
 
 from dataclasses import dataclass
@@ -44,12 +45,13 @@ _POSSESSED_PARTICIPLE = {"1Sing": "DIğIm", "1Plur": "DIğImIz", "3Sing": "DIğI
 
 @dataclass(frozen=True)
 class VerbStem:
-    """A verb: the noun that belongs to it, its stem, that before a vowel, and the case it governs."""
+    """A verb: the noun that belongs to it, its stem, that before a vowel, the case it governs, whether it lasts."""
 
     noun: str
     stem: str
     before_vowel: str
     governs: str
+    is_lasting: bool
 
 
 def suffixed(word: str, *suffixes: str, before_vowel: str = "", front: bool = False) -> str:
@@ -92,15 +94,19 @@ def name_form(name: str, case: str) -> str:
 def verb_stem(key: str) -> VerbStem:
     """The parts of a verb."""
     cell, *governs = lexicon.verbs()[key].tr.split()
-    noun, _, stems = cell.rpartition("+")
+    noun, _, stems = cell.rstrip("!").rpartition("+")
     stem, _, before_vowel = stems.partition("/")
-    return VerbStem(noun, stem, before_vowel, governs[0][1:].capitalize() if governs else "Acc")
+    case = governs[0][1:].capitalize() if governs else "Acc"
+    return VerbStem(noun, stem, before_vowel, case, cell.endswith("!"))
 
 
 @cache
 def finite_form(key: str, tense: str, negated: bool, agreement: str) -> str:
-    """The past in -DI, the present in -yor or the future in -AcAk, for a person and number."""
+    """The past in -DI or -yordu, the present in -yor or the future in -AcAk, for a person and number."""
     verb = verb_stem(key)
+    if tense == "past" and verb.is_lasting:
+        endings = ("lAr", "DI") if agreement == "3Plur" else ("DI", _PAST[agreement])
+        return suffixed(_progressive(verb, negated), *endings)
     if tense == "past":
         return suffixed(verb.stem, "mA" if negated else "", "DI", _PAST[agreement])
     if tense == "present":
