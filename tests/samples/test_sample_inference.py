@@ -89,3 +89,44 @@ def test_every_label_is_what_the_oracle_finds(split):
     assert missing <= {("entailment", True, False), ("contradiction", False, False), ("contradiction", True, True)}
     assert found["entailment", False, True] > 0
     assert found["neutral", True, False] > 0
+
+
+def test_what_somebody_is_doing_now_is_never_neutral_to_another_deed_of_the_moment():
+    """Who is reading is not swimming; only a state, or what is not done, leaves it open."""
+    present = 0
+    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+        (hypothesis,) = pair.hypothesis.clauses
+        premise = told_of_the_same(pair.premise, hypothesis)
+        if pair.label == "neutral" and premise.predicate != hypothesis.predicate and premise.tense == "present":
+            assert premise.negated or not (goes_on(premise) and goes_on(hypothesis)), pair
+            present += 1
+    assert present > 5
+
+
+def goes_on(clause: Clause) -> bool:
+    return clause.predicate not in ("be", "be_at") and not lexicon.verbs()[clause.predicate].is_stative
+
+
+def test_another_deed_is_done_with_other_things_at_other_places():
+    """Whoever returned to Rome came to Rome."""
+    others = 0
+    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+        (hypothesis,) = pair.hypothesis.clauses
+        premise = told_of_the_same(pair.premise, hypothesis)
+        if pair.label == "neutral" and premise.predicate != hypothesis.predicate:
+            assert not concerned(premise) & concerned(hypothesis), pair
+            others += 1
+    assert others > 100
+
+
+def concerned(clause: Clause) -> set[str]:
+    roles = (*clause.object, clause.recipient, clause.ground, clause.place)
+    return {entity.lexeme for entity in roles if entity}
+
+
+def test_nothing_is_denied_of_some_thing_and_another():
+    """He did not buy a book and a pen: perhaps he bought one of them."""
+    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+        for clause in (*pair.premise.clauses, *pair.hypothesis.clauses):
+            some = [entity for entity in clause.object if entity.determiner in ("a", "bare") and entity.kind == "noun"]
+            assert not (clause.negated and len(some) > 1), pair

@@ -176,8 +176,13 @@ def _generalisations(clause: Clause, in_scope: bool = False) -> Iterator[Clause]
 
 
 def _deny(clause: Clause | None) -> Clause | None:
-    """The denial of a clause; how something was done is not said of what was not done."""
-    return replace(clause, negated=True, very=False) if clause and not clause.manner else None
+    """The denial of a clause; how something was done, or that it was done to this and that, is not denied.
+
+    He did not buy a book and a pen may be that he bought one of them.
+    """
+    if clause is None or clause.manner or (len(clause.object) > 1 and _is_indefinite(clause.object[0])):
+        return None
+    return replace(clause, negated=True, very=False)
 
 
 def _opposite(source: Source, clause: Clause) -> Clause | None:
@@ -226,19 +231,36 @@ def _has_bare_indefinite(clause: Clause) -> bool:
 
 
 def _something_else(source: Source, clause: Clause) -> Clause | None:
-    """Another thing that the same subject did, or did not do."""
-    if not _is_somebody(clause.subject[0]):
+    """Another thing that the same subject did, or did not do, with other things and at other places."""
+    if not _is_somebody(clause.subject[0]) or clause.predicate == BE_AT:
         return None
-    other = find_clause(
+    return find_clause(
         source,
         frames=_DEEDS,
         tense=clause.tense,
         free=_DEFINITE,
         adjuncts=1,
         subject=clause.subject,
-        fits=lambda other: other.predicate != clause.predicate and other.predicate not in _OPPOSITE_VERBS,
+        fits=lambda other: _is_plain(other) and _is_unrelated(other, clause),
     )
-    return other if other and _is_plain(other) and clause.predicate != BE_AT else None
+
+
+def _is_unrelated(other: Clause, clause: Clause) -> bool:
+    """Whether one deed says nothing of another: nobody does two things right now, or uses a thing in vain."""
+    if other.predicate == clause.predicate or other.predicate in _OPPOSITE_VERBS:
+        return False
+    both_go_on = clause.tense == "present" and _goes_on(clause) and _goes_on(other) and not other.negated
+    return not both_go_on and _concerned(other).isdisjoint(_concerned(clause))
+
+
+def _goes_on(clause: Clause) -> bool:
+    return clause.predicate != BE and not lexicon.verbs()[clause.predicate].is_stative
+
+
+def _concerned(clause: Clause) -> set[str]:
+    """The things, people and places that a subject has to do with."""
+    others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
+    return {entity.lexeme for entity in (*clause.object, *others) if entity}
 
 
 def _is_somebody(entity: Entity) -> bool:
