@@ -2,11 +2,13 @@
 
 The links are in a table. A row says who takes part (`x`), what happens, and what follows from it; an event is its
 subject (`x`, `x 's dog`, `the doctor`), a predicate, and an object, `>` a goal, `@` a place or a quality. All that is
-told is told of one participant, who belongs to one split only.
+told is told of one participant, who belongs to one split only. The wrong answer is from another theme; a second table
+has the events of different themes that might follow from each other as well, and these never meet.
 """
 
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 from residuum.samples import lexicon
 from residuum.samples.draws import Draw, split_of
@@ -43,8 +45,9 @@ class Link:
 
 def sample_choice(draw: Draw, split: str, words: Vocabulary, label: int) -> Choice:
     """A question about a link, with an answer from a link of another theme as the wrong choice."""
-    right = draw.of([link for link in links() if _participants(words, link.who, split)])
-    wrong = draw.of([link for link in links() if link.theme not in (right.theme, "crime")])
+    right, wrong = draw.of(_rivals(links()))
+    while not _participants(words, right.who, split):
+        right, wrong = draw.of(_rivals(links()))
     told = f"{right.cause} {right.effect} {wrong.cause} {wrong.effect}".split(" ")
     who = draw.of([entity for entity in _participants(words, right.who, split) if entity.lexeme not in told])
     question = draw.of(QUESTIONS)
@@ -59,6 +62,33 @@ def sample_choice(draw: Draw, split: str, words: Vocabulary, label: int) -> Choi
 def links() -> tuple[Link, ...]:
     """The table."""
     return tuple(Link(row["theme"], tuple(row["who"].split()), row["cause"], row["effect"]) for row in lexicon.causes())
+
+
+@cache
+def _rivals(links: tuple[Link, ...]) -> tuple[tuple[Link, Link], ...]:
+    """All pairs of a right and a wrong link, both ways round: so each answer is as often wrong as it is right.
+
+    Only crimes are never the wrong choice, as it would be told of people who commit none.
+    """
+    return tuple((a, b) for a, b in product(links, repeat=2) if b.theme != "crime" and _are_told_apart(a, b))
+
+
+def _are_told_apart(one: Link, other: Link) -> bool:
+    """Whether two links have different themes and events, and the cause of neither may lead to the other's effect."""
+    if one.theme == other.theme or not {one.cause, one.effect}.isdisjoint((other.cause, other.effect)):
+        return False
+    return not is_plausible(one.cause, other.effect) and not is_plausible(other.cause, one.effect)
+
+
+def is_plausible(cause: str, effect: str) -> bool:
+    """Whether an event may follow from another by either table."""
+    return (cause, effect) in _plausible()
+
+
+@cache
+def _plausible() -> frozenset[tuple[str, str]]:
+    known = {(row["cause"], row["effect"]) for row in lexicon.causes()}
+    return frozenset(known.union(*(product(causes, effects) for causes, effects in lexicon.plausible())))
 
 
 @cache
