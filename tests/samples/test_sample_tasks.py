@@ -145,7 +145,7 @@ def test_the_right_choice_cannot_be_told_without_the_premise():
 
     train, test = sides(corpus), sides(held_out)
     found = bag_of_words_accuracy(*map(list, zip(*train, strict=True)), *map(list, zip(*test, strict=True)))
-    assert found < 0.65
+    assert found < 0.55
 
 
 def test_participants_of_choices_are_in_one_split_only():
