@@ -1,20 +1,26 @@
 """Two workers against one, and a Dask cluster against processes, for extraction and moments; costs as predicted.
 
-    RESIDUUM_DATA=… python benchmarks/scale.py [SENTENCES]
+    RESIDUUM_DATA=… [RESIDUUM_MODELS=… RESIDUUM_MPNET=…] python benchmarks/scale.py [SENTENCES]
+    RESIDUUM_DATA=… python benchmarks/scale.py predict [SENTENCES]
     python benchmarks/scale.py forecast
 
 4,000 SENTENCES (UD English PUD four times) through all-MiniLM-L6-v2, on 2 cores. Every engine has loaded the
-model before it is timed, and the rounds of the engines alternate, so that what disturbs one disturbs all. `forecast`
-says what XLM-R-large over a billion words would take on a core of this machine.
+model before it is timed, and the rounds of the engines alternate, so that what disturbs one disturbs all. `predict`
+only compares costs with what was predicted: over words, layers and width (gte-small and MPNet, where they are given),
+workers, clustering, probes, fine-tuning and distillation. `forecast` says what XLM-R-large over a billion words would
+take on a core of this machine.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from measure import data, line, minilm, seconds
@@ -25,8 +31,20 @@ from residuum.activations.costs import extract_cost
 from residuum.activations.extraction import extract
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, Step, clustering_step, evaluation_step, moments_step
+from residuum.distillation import distill
+from residuum.distillation.distilling import plan
 from residuum.engine import MOST_TASKS, Engine, opened_engine
+from residuum.examples import MEMORY
+from residuum.finetuning import finetune
+from residuum.finetuning.costs import finetune_cost
+from residuum.maths.clustering import cluster_correlation, moments_correlation
+from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.probing import Recipe
 from residuum.models import Model, load_model
+from residuum.probes import probe
+from residuum.samples import sample_text, teacher_folder
+from residuum.task_costs import LabelledData, Training, probe_cost
+from residuum.tuning import LearningSettings
 
 ROUNDS = 3
 BLOCKS, WIDTH = 24, 1024  # XLM-R-large
@@ -44,8 +62,18 @@ def main(sentences: int = 4000) -> None:
     holds = [
         line("one worker / two workers", times["one worker"] / times["two workers"], 1.6, at_least=True),
         line("Dask / processes, two workers", times["two workers of Dask"] / times["two workers"], 1.15),
-        *(line(f"{name}, predicted and measured", max(ratio, 1 / ratio), 1.2) for name, ratio in ratios.items()),
+        *predicted_lines(ratios),
     ]
+    sys.exit(not all(holds))
+
+
+def predicted_lines(ratios: dict[str, float]) -> list[bool]:
+    return [line(f"{name}: predicted and measured", max(ratio, 1 / ratio), 1.2) for name, ratio in ratios.items()]
+
+
+def only_predict(sentences: int = 4000) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        holds = predicted_lines(predict(load_model(minilm()), sentences, Path(folder)))
     sys.exit(not all(holds))
 
 
@@ -65,20 +93,72 @@ def measure(engines: dict[str, Engine], model: Model, corpus: Corpus, folder: Pa
 
 
 def predict(model: Model, sentences: int, folder: Path) -> dict[str, float]:
-    """Predicted / measured time of extraction and moments by one worker, over texts of several sizes."""
-    ratios, engine = {}, Engine(1)
-    for size in (sentences // 4, sentences // 2, sentences):
-        text = treebank(size)
-        predicted = extract_cost(model, text, workers=engine).seconds
-        stores = []
-        work = partial(extract, model, text, folder / "predicted", workers=engine, fresh=True, progress=False)
-        measured = seconds(lambda: stores.append(work()), 2)  # noqa: B023
-        ratios[f"extraction of {text.n_words:,} words"] = predicted / measured
+    """Predicted / measured time along all that the cost model knows: words, layers, width, workers, kinds of work."""
+    text = treebank(sentences)
+    ratios = {
+        **predict_reading(model, treebank(sentences // 4), folder, Engine(1)),
+        **predict_reading(model, text, folder, Engine(1)),
+        **predict_reading(model, text, folder, Engine(2)),
+    }
+    for variable, name, fewer in (("RESIDUUM_MODELS", "gte-small", 4), ("RESIDUUM_MPNET", "", 8)):
+        if variable in os.environ:  # twice the layers; twice the layers and the width
+            other = load_model(Path(os.environ[variable], name))
+            ratios |= predict_reading(other, treebank(sentences // fewer), folder, Engine(1))
+    return ratios | predict_neurons(model, folder) | predict_training(folder)
+
+
+def predict_reading(model: Model, text: Corpus, folder: Path, engine: Engine) -> dict[str, float]:
+    """Extraction and, by one worker, moments."""
+    what = f"{model.name}, {text.n_words:,} words"
+    predicted = extract_cost(model, text, workers=engine).seconds
+    stores = []
+    work = partial(extract, model, text, folder / "predicted", workers=engine, fresh=True, progress=False)
+    work_seconds = seconds(lambda: stores.append(work()), 2)
+    ratios = {f"extraction, {what}, {engine.workers} workers": predicted / work_seconds}
+    if engine.workers == 1:
         store = stores[-1]
         step = moments_step("", store.widths, store.n_rows, 1, engine, "float32")
-        measured = seconds(lambda: neuron_moments(store, workers=engine), 2)  # noqa: B023
-        ratios[f"moments of {text.n_words:,} words"] = step.seconds / measured
+        ratios[f"moments, {what}"] = step.seconds / seconds(lambda: neuron_moments(store, workers=engine), 2)
     return ratios
+
+
+def predict_neurons(model: Model, folder: Path) -> dict[str, float]:
+    """Clustering of all neurons, and the probes of every layer."""
+    corpus = read_corpus(data("treebanks", "UD_English-PUD"))
+    store = extract(model, corpus, folder / "probed", fresh=True, progress=False)
+    correlation, constant = moments_correlation(neuron_moments(store))
+    clustering = seconds(lambda: cluster_correlation(correlation.copy(), constant), 1)
+    predicted = clustering_step(len(constant), 0).seconds
+    settings = {"seeds": 2, "subsets": False, "recipe": Recipe(epochs=5), "workers": 1}
+    cost = probe_cost(store, corpus, "upos", **settings).seconds
+    probing = seconds(lambda: probe(store, corpus, "upos", **settings), 1)
+    return {f"clustering, {len(constant):,} neurons": predicted / clustering, "probes, upos": cost / probing}
+
+
+def predict_training(folder: Path) -> dict[str, float]:
+    """A fine-tuning and a distillation of some dozens of steps."""
+    corpus = read_corpus(data("treebanks", "UD_English-PUD")).limit(600)
+    options = {"data": corpus, "settings": LearningSettings(epochs=2, batch_size=16), "device": "cpu"}
+    tuning = finetune_cost(minilm(), "upos", **options).seconds
+    tuned = seconds(lambda: finetune(minilm(), "upos", folder / "tuned", progress=False, **options), 1)
+    config = distillation(folder)
+    distilling = plan(config, device="cpu").cost.seconds
+    distilled = seconds(lambda: distill(config, folder / "distilled", device="cpu", progress=False), 1)
+    return {"fine-tuning, MiniLM": tuning / tuned, "distillation, sample teacher": distilling / distilled}
+
+
+def distillation(folder: Path) -> dict[str, Any]:
+    """Two students of the sample teacher on sample text."""
+    texts = {language: folder / f"{language}.txt" for language in ("en", "tr")}
+    for language, path in texts.items():
+        path.write_text(sample_text("text", language=language, size=4000), encoding="utf-8")
+    return {
+        "teacher": str(teacher_folder()),
+        "texts": {language: str(path) for language, path in texts.items()},
+        "preset": "monoshot",
+        "text": {"batch_size": 16},
+        "optimiser": {"steps": 150},
+    }
 
 
 def forecast(words: int = 1_000_000_000, tokens_per_word: float = 1.4) -> None:
@@ -92,9 +172,18 @@ def forecast(words: int = 1_000_000_000, tokens_per_word: float = 1.4) -> None:
         moments_step("correlation (float32)", widths, words, MOST_TASKS, engine, "float32"),
         evaluation_step(widths, ["cka", "svcca", "pwcca", "mixed", "neuron"], 11, engine),
         clustering_step(sum(widths), 16 * sum(widths) ** 2),
+        million_probed(widths, engine),
     )
     for workers in (1, 16, 256):
         print(Cost(f"XLM-R-large, {words:,} words", steps, workers))
+
+
+def million_probed(widths: list[int], engine: Engine) -> Step:
+    """Probes of 17 tags on a million words: each layer and all of them, with a control task and three seeds."""
+    layout = NeuronLayout(tuple(widths), tuple(range(len(widths))))
+    labelled = LabelledData("", layout, (), n_train=1_000_000, n_examples=1_100_000, n_classes=17, control=True)
+    training = Training(labelled, Recipe(), MEMORY, replace(engine, workers=2))  # cells, as several workers take them
+    return replace(training.step("probes, 10⁶ words", [*widths, sum(widths)] * 2, 3), at_once=None)
 
 
 def block_seconds(n_tokens: int = 1024) -> float:
@@ -116,5 +205,7 @@ def treebank(sentences: int) -> Corpus:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["forecast"]:
         forecast()
+    elif sys.argv[1:2] == ["predict"]:
+        only_predict(*map(int, sys.argv[2:3]))
     else:
         main(*map(int, sys.argv[1:2]))

@@ -60,6 +60,14 @@ def test_tasks_of_the_same_examples_train_together_as_they_do_alone(store, bench
             assert found.probe.target == alone.probe.target
 
 
+def test_workers_are_fewer_where_memory_is_short_and_not_each_poorer(bench):
+    whole = 4 * len(bench.splits.train) * bench.splits.layout.n_neurons
+    counts = [replace(bench, max_memory=n, workers=4).trainers.workers for n in (whole // 2, 2 * whole, 100 * whole)]
+    assert counts == [1, 2, 4]
+    windows = [replace(bench, max_memory=whole // 2, workers=n).outline("train").window for n in (1, 4)]
+    assert windows[0] == windows[1], "what is learnt depends on the number of workers"
+
+
 def test_tasks_that_label_other_words_are_not_of_the_same_examples(store, bench):
     some = [[tag if tag != TAGS[0] else None for tag in row] for row in DATA.tags]
     assert same_examples(bench.splits, bench.splits)

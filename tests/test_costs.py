@@ -10,8 +10,21 @@ from made_stores import HIDDEN, known_data
 from residuum import compare_cost, extract_cost, load_model, probe_cost, rank_cost, redundancy_cost
 from residuum.cli import app
 from residuum.corpus import Corpus
-from residuum.costs import Cost, Step, array_step, clustering_step, duration, evaluation_step, moments_step, size
+from residuum.costs import (
+    Cost,
+    Step,
+    array_step,
+    clustering_step,
+    duration,
+    evaluation_step,
+    moments_step,
+    operations_a_second,
+    size,
+    spread,
+    within,
+)
 from residuum.engine import Engine
+from residuum.errors import MemoryLimitError
 from residuum.task_costs import labelled_data
 from tiny import TEXT
 
@@ -33,6 +46,31 @@ def test_tasks_are_taken_in_turn():
 def test_a_cost_is_the_sum_of_its_steps_and_the_largest_memory():
     cost = Cost("all", (Step("a", 10.0, 10, memory=5, disk=7), Step("b", 3.0, memory=9, disk=1)), workers=5)
     assert (cost.seconds, cost.memory, cost.disk) == (5.0, 9, 8)
+
+
+def test_what_may_not_be_held_at_once_is_taken_by_fewer_workers():
+    step = Step("probes", seconds=12.0, tasks=6, memory=10, at_once=2)
+    assert [step.lasts(workers) for workers in (1, 2, 6)] == [12.0, 6.0, 6.0]
+    assert Cost("all", (step,), workers=6).largest == (step, 20)
+    assert Cost("all", (step,), workers=6, elsewhere=True).largest == (step, 10)
+
+
+def test_more_than_the_memory_is_refused_naming_the_step_what_it_needs_and_what_to_do():
+    cost = Cost("bert: 5 words", (Step("reading", 1.0, memory=10**6), Step("training", 1.0, 4, memory=2 * 10**9)), 2)
+    assert within(cost, None) is cost
+    assert within(cost, 4 * 10**9) is cost
+    said = r"^The step 'training' of bert: 5 words needs 4\.00 GB of memory, but --max-memory allows 3\.99 GB\. Wait\.$"
+    with pytest.raises(MemoryLimitError, match=said):
+        within(cost, 3_990_000_000, "Wait")
+
+
+def test_samples_are_spread_over_all():
+    assert spread(10, 3) == [0, 4, 9]
+    assert spread(2, 5) == [0, 1]
+
+
+def test_the_speed_of_the_machine_is_measured():
+    assert 1e7 < operations_a_second(0.001) < 1e17
 
 
 def test_a_cost_reads_as_lines():

@@ -5,7 +5,6 @@ import re
 import pytest
 import typer
 import yaml
-from click import Group
 from typer.testing import CliRunner
 
 from made_stores import conllu, known_data
@@ -26,7 +25,7 @@ CHOOSING = {
 def commands(group=None, path=()):
     """Every command of the program with the words that call it."""
     for name, command in (group or typer.main.get_command(app)).commands.items():
-        if isinstance(command, Group) or hasattr(command, "commands"):
+        if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
         else:
             yield (*path, name), command
