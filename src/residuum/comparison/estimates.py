@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from pathlib import Path
@@ -27,7 +28,7 @@ from residuum.comparison.passes import (
     sample_rows,
 )
 from residuum.engine import Engine, reduce_tasks, run_tasks, tree_height
-from residuum.errors import SettingError
+from residuum.errors import SettingError, StoreError
 from residuum.maths import attention, contexts
 from residuum.maths.attention import HEAD_MEASURES
 from residuum.maths.contexts import ContextSums
@@ -274,7 +275,7 @@ def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], nul
 def _context_estimate(total: ContextSums | None, files: list[Path]) -> Estimate | None:
     if total is None:
         return None
-    without = (contexts.subtract(total, _load_contexts(total.widths, file)) for file in files)
+    without = (contexts.subtract(total, _load_contexts(total, file)) for file in files)
     left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
     value = total.context_specificity()
     return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
@@ -284,8 +285,17 @@ def _save_contexts(sums: ContextSums, path: Path) -> None:
     write_tensors(path, {"counts": sums.counts, "sums": sums.sums, "squares": sums.squares})
 
 
-def _load_contexts(widths: tuple[int, ...], path: Path) -> ContextSums:
-    return ContextSums(widths, **read_tensors(path, remedy=_AGAIN))
+def _load_contexts(total: ContextSums, path: Path) -> ContextSums:
+    """The sums of a group, which are of the same types and layers as those of all groups."""
+    parts = read_tensors(path, remedy=_AGAIN)
+    expected = {name: _kind(getattr(total, name)) for name in ("counts", "sums", "squares")}
+    if {name: _kind(part) for name, part in parts.items()} != expected:
+        raise StoreError(f"{path} holds other tensors than the sums of a group's words. {_AGAIN}")
+    return ContextSums(total.widths, **parts)
+
+
+def _kind(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...]]:
+    return array.dtype, array.shape
 
 
 def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray]:
@@ -311,4 +321,31 @@ def save_moments(moments: Moments, path: Path) -> None:
 
 def load_moments(path: Path) -> Moments:
     """Read what `save_moments` wrote."""
-    return Moments.from_arrays(read_tensors(path, remedy=_AGAIN))
+    arrays = read_tensors(path, remedy=_AGAIN)
+    if not _are_moments(arrays):
+        raise StoreError(f"{path} holds other tensors than the moments of layers. {_AGAIN}")
+    return Moments.from_arrays(arrays)
+
+
+def _are_moments(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether names, types and shapes are those of the moments of some layers over one word or more."""
+    if not {"n", "widths"} <= arrays.keys() or any(arrays[name].dtype != np.int64 for name in ("n", "widths")):
+        return False
+    n, widths = arrays["n"], arrays["widths"]
+    if n.shape != () or widths.ndim != 1 or not widths.size or min(n, widths.min()) < 1:
+        return False
+    layers, total = len(widths), sum(widths.tolist())
+    expected = {"mean": (total,), "third": (layers, total), "fourth": (layers, layers), "floor": (total,)}
+    expected["resolution"] = ()
+    sums = {name: array for name, array in arrays.items() if name not in ("n", "widths")}
+    expected |= {name: _scatter_shape(name, widths.tolist()) for name in sums if name not in expected}
+    return {name: _kind(array) for name, array in sums.items()} == {
+        name: (np.dtype(np.float64), shape) for name, shape in expected.items()
+    }
+
+
+def _scatter_shape(name: str, widths: list[int]) -> tuple[int, int] | None:
+    """The shape of a block by its name; None where it is no block of these layers."""
+    found = re.fullmatch(r"scatter\.(\d{1,6})\.(\d{1,6})", name)
+    i, j = (int(number) for number in found.groups()) if found else (1, 0)
+    return (widths[i], widths[j]) if i <= j < len(widths) else None
