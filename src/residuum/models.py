@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Batch = Mapping[str, Tensor]
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+MOST_BLOCKS = 1_000
+"""Blocks beyond which a config is not believed."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def load_model(
     """
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
-    model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
+    with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
+        model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
     if random_init:
         model = replace(model, name=f"{model.name} (random)", random_init=True)
     if layers is not None:
@@ -286,9 +289,12 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
     with clear_loading_errors(name):
         if random_init:
             config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+            _check_blocks(config, name)
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        if not extra:
+            _check_blocks(AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code), name)
         module, info = AutoModel.from_pretrained(
             place,
             dtype=torch.float32,
@@ -299,6 +305,14 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
         )
     check_no_fresh_weights(module, info, name)
     return module
+
+
+def _check_blocks(config: Any, name: str) -> None:
+    """Refuse a config that asks for more blocks than any model has, before they are built one by one."""
+    for key in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"):
+        count = getattr(config, key, None)
+        if isinstance(count, int) and count > MOST_BLOCKS:
+            raise ModelError(f"The config of {name} has {key} {str(count)[:40]}; expected at most {MOST_BLOCKS:,}.")
 
 
 def _place(name: str) -> tuple[str, dict[str, str]]:

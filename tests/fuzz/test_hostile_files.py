@@ -243,6 +243,25 @@ def test_activations_are_not_exported_to_an_address(tmp_path):
     assert (tmp_path / "x.npz").exists()
 
 
+@pytest.mark.parametrize("random_init", [False, True])
+def test_a_config_of_more_blocks_than_any_model_has_is_refused_before_they_are_built(
+    tiny_folder, tmp_path, random_init
+):
+    shutil.copytree(tiny_folder("bert"), tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**9}))
+    with pytest.raises(ModelError, match="has num_hidden_layers 1000000000; expected at most 1,000"):
+        load_model(tmp_path / "model", random_init=random_init)
+
+
+def test_a_network_that_loads_and_does_not_run_is_a_clear_error(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder("bert"), tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "chunk_size_feed_forward": 7}))
+    with pytest.raises(ModelError, match="Cannot load .* chunk"):
+        load_model(tmp_path / "model")
+
+
 def test_a_gguf_file_of_nonsense_is_a_clear_error(tiny_folder, tmp_path):
     shutil.copytree(tiny_folder("bert"), tmp_path / "model")
     (tmp_path / "model" / "x.gguf").write_bytes(b"GGUF" + b"\xff" * 40)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from residuum.tuning import LearningSettings
 
 
-MOST_BLOCKS = 10_000
-"""Blocks beyond which a config is not believed."""
-
 _COPY = "Copy the model again."
 
 
@@ -103,6 +100,8 @@ def model_family(source: str | Path) -> str:
 
 def block_count(source: str | Path) -> int:
     """How many blocks a model has, by its config; 12 where it is not at hand."""
+    from residuum.models import MOST_BLOCKS
+
     values = _config(source)
     key = next((key for key in ("num_hidden_layers", "n_layer", "n_layers") if key in values), None)
     if key is None:
