@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import transformers as hf
+from safetensors.torch import load_file, save_file
 
 from residuum.distillation import distill
 from residuum.distillation.networks import LanguageModel
@@ -15,6 +16,7 @@ from residuum.distillation.presets import PRESETS
 from residuum.distillation.settings import read_settings
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
+from residuum.errors import StoreError
 from residuum.maths import losses
 from residuum.training import train, trainable_groups
 from residuum.training.settings import TrainingSettings
@@ -349,6 +351,19 @@ def test_lessons_of_another_precision_are_not_taken(settings, tmp_path, monkeypa
     with torch.autocast("cpu", torch.bfloat16):
         assert count_of_runs(prepared, monkeypatch, [0, 0]) == 2
     assert count_of_runs(prepared, monkeypatch, [0]) == 0
+
+
+@pytest.mark.parametrize("damage", ["hidden", "attention", "features", "name"])
+def test_a_kept_lesson_of_something_else_is_refused(settings, damage, tmp_path):
+    prepared = prepare(settings(**EVERYTHING, teacher_cache=str(tmp_path)), "cpu")
+    numbers(prepared)
+    for path in tmp_path.rglob("*.safetensors"):
+        kept = load_file(path)
+        name = next(name for name in kept if name.startswith(damage) or damage == "name")
+        spoilt = {"surprise": kept.pop(name)} if damage == "name" else {name: kept[name].flatten()}
+        save_file({**kept, **spoilt}, path)
+    with pytest.raises(StoreError, match=r"\.safetensors holds no lesson of its line\. Remove the file"):
+        numbers(prepared)
 
 
 def test_options_that_align_students(settings, texts):

@@ -16,6 +16,8 @@ from residuum.adaptation.changes import FILE as CHANGE
 from residuum.adaptation.changes import Change, read_change, save_change
 from residuum.adaptation.folders import RECORD, read_record
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
+from residuum.distillation.preparation import prepare
+from residuum.distillation.settings import read_settings
 from residuum.feature_transfer.product import DESCRIPTION, TENSORS, read_classifier
 from residuum.maths.contexts import ContextAccumulator
 from residuum.maths.moments import MomentsAccumulator, subtract
@@ -27,6 +29,7 @@ from residuum.training.checkpoints import load_checkpoint, open_run, resume, wri
 from residuum.training.optimisation import build_optimiser, trainable_groups
 from residuum.training.records import Progress
 from residuum.training.settings import TrainingSettings
+from teachers import save_teacher, write_texts
 from tiny import save_model
 
 IN_JSON = (damaged, changed_json, changed_json)
@@ -42,6 +45,7 @@ def model_targets(folder: Path) -> list[Target]:
         *_products(folder / "products"),
         *_checkpoints(folder / "training"),
         *_sums(folder / "sums"),
+        *_lessons(folder / "lessons"),
     ]
 
 
@@ -154,3 +158,23 @@ def _sums(folder: Path) -> list[Target]:
         ),
         among_others(folder / "lca.json", search, "scores of a search", mutations=IN_JSON),
     ]
+
+
+def _lessons(folder: Path) -> list[Target]:
+    """What a teacher said of a line, kept for the next time that it is asked."""
+    losses = {"mlm": 0.4, "soft": 0.2, "hidden_mse": 0.2, "attention_mse": 0.2}
+    settings = {
+        "teacher": str(save_teacher("xlm-roberta", folder / "teacher")),
+        "texts": write_texts(folder, "en", "tr"),
+        "students": {"one": {"languages": ["en", "tr"]}},
+        "shape": {"layers": 1},
+        "losses": losses,
+        "text": {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8},
+        "teacher_cache": str(folder / "cache"),
+    }
+    teacher = prepare(read_settings(settings), "cpu").teacher
+    ids = torch.tensor([[5, 6, 7, 8]])
+    batch, positions = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.tensor([1, 2])
+    teacher.teach(batch, positions)
+    (path,) = (folder / "cache").rglob("*.safetensors")
+    return [among_others(path, lambda _: teacher.teach(batch, positions), "lesson", mutations=IN_TENSORS)]

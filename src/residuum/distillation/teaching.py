@@ -12,6 +12,7 @@ from torch import Tensor
 
 from residuum.distillation.networks import AttentionInputs, LanguageModel
 from residuum.distillation.objective import Knowledge, Objective
+from residuum.errors import StoreError
 from residuum.maths.alignment_losses import mean_pool
 from residuum.tensor_files import read_tensors, write_tensors
 
@@ -70,7 +71,7 @@ class Teacher:
             return self._run(batch, positions)
         lines = _lines(batch, positions)
         paths = [self._path(self.cache, line) for line in lines]
-        kept = [_read(path) if path.exists() else None for path in paths]
+        kept = [self._read(path, line) if path.exists() else None for path, line in zip(paths, lines, strict=True)]
         if None in kept:
             fresh = _by_line(self._run(batch, positions), lines)
             for path, old, new in zip(paths, kept, fresh, strict=True):
@@ -94,6 +95,23 @@ class Teacher:
         if objective.needs_attention:
             attention = {n: _copied(states.attention[n - 1]) for n in objective.layers.values()}
         return Lesson(Knowledge(hidden, attention), features.clone(), vectors.clone())
+
+    def _read(self, path: Path, line: _Line) -> dict[str, Tensor]:
+        """What is kept of a line, if names and shapes are those of a lesson of such a line."""
+        again = "Remove the file; its lesson is then given again."
+        kept = read_tensors(path, "pt", remedy=again)
+        n, width, objective = len(line.ids), self.model.hidden_size, self.objective
+        asked = len(line.places) if self.model.head is not None else 0
+        expected = {"vectors": (width,), "features": (asked, None)}
+        expected |= {f"hidden.{layer}": (n, width) for layer in objective.teacher_layers}
+        for layer in objective.layers.values() if objective.needs_attention else ():
+            expected |= {f"attention.{layer}.{part}": (None, n, None) for part in ("query", "key", "value")}
+            expected[f"attention.{layer}.scaling"] = ()
+            if f"attention.{layer}.bias" in kept:
+                expected[f"attention.{layer}.bias"] = (None, n, n)
+        if kept.keys() != expected.keys() or not all(_has_shape(kept[name], expected[name]) for name in kept):
+            raise StoreError(f"{path} holds no lesson of its line. {again}")
+        return kept
 
     def _path(self, cache: Path, line: _Line) -> Path:
         """Where the lesson of a line is kept: by all that it depends on, in 256 folders."""
@@ -127,8 +145,10 @@ def _copied(inputs: AttentionInputs) -> AttentionInputs:
     return AttentionInputs(inputs.query.clone(), inputs.key.clone(), inputs.value.clone(), inputs.scaling, bias)
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    return read_tensors(path, "pt", remedy="Remove the file; its lesson is then given again.")
+def _has_shape(tensor: Tensor, shape: tuple[int | None, ...]) -> bool:
+    """Whether a tensor of fractions has this shape; None stands for any size."""
+    fits = all(size in (None, found) for size, found in zip(shape, tensor.shape, strict=False))
+    return tensor.is_floating_point() and tensor.ndim == len(shape) and fits
 
 
 def _by_line(lesson: Lesson, lines: Sequence[_Line]) -> list[dict[str, Tensor]]:
