@@ -111,6 +111,17 @@ def test_a_folder_is_loaded_again_and_scores_the_same(strategy, run):
     assert found.tables["scores"]["value"].tolist() == expected["value"].tolist()
 
 
+@pytest.mark.parametrize("strategy", ["full-target/tr", "adapter-source", "bitfit-joint/tr"])
+def test_what_few_examples_made_is_loaded_again_and_scores_the_same(strategy, run):
+    folder = run.out / strategy / "seed-0/scores/tr/k-6/draw-1"
+    found = evaluate_adapted(folder, transfer_of().targets["tr"].test, device="cpu")
+    expected = run.scores.query("strategy == @strategy.split('/')[0] and k == 6 and draw == 1 and part == 'test'")
+    assert found.tables["scores"]["value"].tolist() == expected["value"].tolist()
+    network = load_adapted(folder, device="cpu").network
+    zero_shot = load_adapted(run.out / strategy / "seed-0", device="cpu").network
+    assert weights_fingerprint(network) != weights_fingerprint(zero_shot)  # the head at least has learnt further
+
+
 def test_what_was_put_in_can_be_taken_out_again(run, students):
     adapted = load_adapted(run.out / "adapter-source/seed-0", device="cpu")
     student = student_of(students[1])

@@ -15,6 +15,10 @@ def test_of_one_model_all_leaves_out_what_would_be_the_same_again():
     assert [strategy.name for strategy in named_strategies("all", one_model=True)] == list(STRATEGIES_OF_ONE)
 
 
+def test_of_one_model_sparse_delta_is_another_training_than_full_target():
+    assert "sparse-delta" in [strategy.name for strategy in named_strategies("all", one_model=True)]
+
+
 def test_any_number_of_new_layers_has_a_name():
     (found,) = named_strategies("freeze+7")
     assert (found.family, found.reads, found.new_layers) == ("freeze", "source", 7)

@@ -169,7 +169,7 @@ def _tables(
                 trainings.append({**labels, **run.summary, "folder": str(folder.relative_to(out))})
                 curves.append((labels, run.tables["curves"]))
                 for language, student in served.items():
-                    target = Target(student, work.corpora.targets[language], change, run.config)
+                    target = Target(language, student, work.corpora.targets[language], change, run.config)
                     found = score_target(work, target, few_shot, folder / "scores" / language, seed)
                     scores.append(({**labels, "language": language}, found))
     import pandas as pd

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residuum.adaptation.changes import FILE, Applied, Change, applied, save_change
+from residuum.adaptation.changes import Applied, Change, applied, save_change
 from residuum.adaptation.corpora import TargetParts
+from residuum.adaptation.folders import is_saved, write_record
 from residuum.adaptation.parts import learn_only
 from residuum.adaptation.students import Student, logits_of
 from residuum.adaptation.zero_shot import Work
@@ -51,6 +52,7 @@ class FewShot:
 class Target:
     """A target student, the parts of its language, and what was learnt for it from the source language."""
 
+    language: str
     student: Student
     parts: TargetParts
     change: Change
@@ -92,7 +94,7 @@ def _scored(
 ) -> pd.DataFrame:
     """The scores after k examples, from the folder if they are there."""
     config = {**target.config, "answering": target.student.identity, "k": k, "draw": draw, "seed": seed}
-    if (run := finished_run(out, COMMAND, config, fresh=work.fresh)) and (not save or (out / FILE).exists()):
+    if (run := finished_run(out, COMMAND, config, fresh=work.fresh)) and (not save or is_saved(out)):
         discard_checkpoints(out)  # a kill may have come before
         return run.tables["scores"]
     parts = target.parts.scored
@@ -102,6 +104,7 @@ def _scored(
             parts = {"test": target.parts.test} if target.parts.pool_is_dev else parts
         if save:
             save_change(out, there.current())
+            write_record(out, config["strategy"], target.student, {target.language: target.student.path})
         scores = _frame(target.student, network, parts, k, draw)
     write_run(out, Run(COMMAND, config, tables={"scores": scores}))
     discard_checkpoints(out)

@@ -56,10 +56,15 @@ def save_adapted(
         save_whole(network, student.tokenizer, folder)
     else:
         save_change(folder, change)
+    write_record(folder, strategy.name, student, targets)
+
+
+def write_record(folder: Path, strategy: str, student: Student, targets: Mapping[str, str]) -> None:
+    """Say beside what was learnt which strategy and task it is of, so that `load_adapted` can read it."""
     problem = student.problem
     record = {
         "version": VERSION,
-        "strategy": strategy.name,
+        "strategy": strategy,
         "task": problem.task.name,
         "kind": problem.kind,
         "classes": list(problem.classes),

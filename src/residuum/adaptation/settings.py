@@ -20,8 +20,8 @@ CHECKPOINTS = ("best", "last")
 class AdaptationSettings:
     """The settings of both stages; the defaults are those of the thesis (table 4.2, sections 4.2.2 and 4.2.3).
 
-    None is what the thesis takes: 10 epochs for XNLI, 20 for others; a learning rate of 2e-5 where a whole student
-    learns (full, sparse-delta), 1e-4 where what learns is new or small. `checkpoint` is the one with the `best` score
+    None is what the thesis takes: 10 epochs for XNLI, 20 for others; a learning rate of 2e-5 for full training, 1e-4
+    for the parameter-efficient strategies, among which the thesis counts sparse-delta. `checkpoint` is the one with the `best` score
     on the source language's development part, or the `last`. An adapter is `reduction` times narrower than a layer.
     """
 
@@ -53,7 +53,7 @@ class AdaptationSettings:
 
     def zero_shot(self, strategy: Strategy, task: str) -> LearningSettings:
         """How a strategy learns a task from the source language."""
-        rate = SMALL_RATE if strategy.family in ("full", "sparse-delta") else LARGE_RATE
+        rate = SMALL_RATE if strategy.family == "full" else LARGE_RATE
         epochs = EPOCHS.get(task, OTHER_EPOCHS) if self.epochs is None else self.epochs
         return self._learning(epochs, self.batch_size, rate if self.learning_rate is None else self.learning_rate)
 

@@ -24,8 +24,17 @@ STRATEGIES = (
 )
 """All strategies in the order of the thesis' table 4.6; `freeze+k` is known for any k."""
 
-# Where source and target are one model, the others are the same training under another name.
-STRATEGIES_OF_ONE = ("adapter-target", "bitfit-target", "freeze+0", "freeze+2", "freeze+4", "full-target")
+# Where source and target are one model, the others are the same training under another name; sparse-delta is not, for
+# it leaves the embeddings as they are and learns by another rate.
+STRATEGIES_OF_ONE = (
+    "adapter-target",
+    "bitfit-target",
+    "sparse-delta",
+    "freeze+0",
+    "freeze+2",
+    "freeze+4",
+    "full-target",
+)
 
 _NAME = re.compile(r"(full)-(source|target)|(adapter|bitfit)-(source|target|joint)|(sparse-delta)|(freeze)\+(\d+)")
 

@@ -78,7 +78,7 @@ def adapt(
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Examples per step.", min=1)] = 64,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of AdamW; 2e-5 where a whole student learns, else 1e-4.")
+        float | None, typer.Option(help="Of AdamW; 2e-5 for full-source and full-target, else 1e-4.")
     ] = None,
     weight_decay: Annotated[float, typer.Option(help="Of matrices; biases and norms are not decayed.")] = 0.05,
     warmup: Annotated[float, typer.Option(help="Share of the steps (or, from 1, steps) that the rate rises.")] = 0.1,
