@@ -35,7 +35,7 @@ def make_targets(folder):
     seed = b"0123456789"
     return [_settings(folder / "settings")[0], Target("faulty", seed, faulty), Target("deadly", seed, deadly)]
 
-tallies = guided(make_targets, seconds=6)
+tallies = guided(make_targets, seconds=3)
 rows = {{name: [t.inputs, t.refused, [[w, d.hex()] for w, d in t.faults.items()]] for name, t in tallies.items()}}
 print(json.dumps(rows))
 """
