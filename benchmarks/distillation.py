@@ -3,7 +3,9 @@
     python benchmarks/distillation.py
 
 An XLM-R-shaped teacher (4 × 128, 250,002 pieces, random weights) and students of half its depth, 2 threads. The two
-ways get the same batches and must give the same losses.
+ways get the same batches and must give the same losses at every step, all terms of MonoShot included. The trimmed
+students are those of `vocabulary: {trim: true}`: the pieces that two texts use are counted and cut out of the tokenizer
+and the students, and of the teacher's decoder.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import sys
 import time
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from measure import THREADS, in_fresh_process, line, report
-from transformers import XLMRobertaConfig, XLMRobertaForMaskedLM
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaForMaskedLM
 
 from residuum.distillation.networks import language_model
 from residuum.distillation.objective import Objective, Projections
@@ -24,11 +28,14 @@ from residuum.distillation.students import Initialisation, build_student, share_
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
 from residuum.maths.losses import soft_divergence
-from residuum.maths.vocabulary_losses import Projection
+from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 
-PIECES, TRIMMED, LAYERS, WIDTH = 250_002, 40_000, 4, 128
+PIECES, LAYERS, WIDTH = 250_002, 4, 128
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+USED = 20_000  # pieces of each of the two texts
 LINES, TOKENS, STEPS = 8, 64, 5
-WEIGHTS = {"mlm": 0.3, "soft": 0.3, "hidden_mse": 0.4}
+MAP = {1: 2, 2: 4}
+WEIGHTS = {"mlm": 0.2, "soft": 0.2, "hidden_mse": 0.2, "attention_mse": 0.2, "embedding_mse": 0.2}
 
 
 def main() -> None:
@@ -36,10 +43,11 @@ def main() -> None:
     one, two = (in_fresh_process(__file__, "ours", students, 1) for students in (1, 2))
     for name, found in {"plain": plain, "ours": ours, "trimmed": trimmed, "1 student": one, "2 students": two}.items():
         print(f"   {name}: {found['seconds']:.2f} s a step, peak {found['peak_mb']:.0f} MB", flush=True)
-    difference = abs(plain["loss"] - ours["loss"]) / abs(plain["loss"])
+    losses = [f"loss {step}" for step in range(1, STEPS + 1)]
+    difference = max(abs(plain[loss] - ours[loss]) / abs(plain[loss]) for loss in losses)
     holds = [
         line("steps/s of distill / straightforward loop", plain["seconds"] / ours["seconds"], 3, at_least=True),
-        line("relative difference of the losses × 1e5", difference * 1e5, 1, ""),
+        line(f"largest relative difference of the losses of {STEPS} steps × 1e5", difference * 1e5, 1, ""),
         line("peak memory of distill / straightforward loop", ours["peak_mb"] / plain["peak_mb"], 0.5),
         line("steps/s with a trimmed vocabulary / whole", ours["seconds"] / trimmed["seconds"], 2, at_least=True),
         line("cost of a second student / of the first", two["seconds"] / one["seconds"] - 1, 0.6),
@@ -50,11 +58,11 @@ def main() -> None:
 def measure_way(way: str, students: int, languages: int) -> None:
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    pieces = TRIMMED if way == "trimmed" else PIECES
-    teacher = language_model(XLMRobertaForMaskedLM(config(pieces)).eval().requires_grad_(False))
-    objective = Objective(WEIGHTS, {1: 2, 2: 4}, 4.0, "corrected", causal=False)
-    learners = build_students(teacher, objective, students, languages)
-    batches = {name: batch(number, pieces) for number, name in enumerate(["en", "tr"][:languages])}
+    teacher = language_model(XLMRobertaForMaskedLM(config()).eval().requires_grad_(False), attention=True)
+    objective = Objective(WEIGHTS, MAP, 4.0, "corrected", causal=False)
+    vocabulary = used_vocabulary() if way == "trimmed" else None
+    learners = build_students(teacher, objective, students, languages, vocabulary)
+    batches = {name: batch(number) for number, name in enumerate(["en", "tr"][:languages])}
     parameters = {id(p): p for one in learners for p in one.model.module.parameters()}
     optimiser = torch.optim.AdamW(parameters.values(), lr=1e-4)
     step = Step(Teacher(teacher, objective), learners, objective)
@@ -63,21 +71,21 @@ def measure_way(way: str, students: int, languages: int) -> None:
         if way == "plain"
         else (lambda: step(batches).total)
     )
-    first, times = None, []
-    for _ in range(STEPS):
+    found, times = {}, []
+    for number in range(1, STEPS + 1):
         started = time.perf_counter()
         total = losses()
         total.backward()
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         times.append(time.perf_counter() - started)
-        first = float(total.detach()) if first is None else first
-    report(seconds=min(times[1:]), loss=first)
+        found[f"loss {number}"] = float(total.detach())
+    report(seconds=min(times[1:]), **found)
 
 
-def config(pieces: int) -> XLMRobertaConfig:
+def config() -> XLMRobertaConfig:
     return XLMRobertaConfig(
-        vocab_size=pieces,
+        vocab_size=PIECES,
         hidden_size=WIDTH,
         num_hidden_layers=LAYERS,
         num_attention_heads=4,
@@ -88,25 +96,60 @@ def config(pieces: int) -> XLMRobertaConfig:
     )
 
 
-def build_students(teacher, objective: Objective, count: int, languages: int) -> list[Student]:
-    start = Initialisation("teacher", {1: 2, 2: 4})
-    models = [
-        build_student(teacher, ShapeSettings(layers=2), start, tie=True, vocabulary=None, attention=False)
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A unigram tokenizer of as many pieces as the teacher has embeddings, each a word."""
+    *first, mask = SPECIAL
+    words = [word(number) for number in range(PIECES - len(SPECIAL))]
+    pieces = [*((piece, 0.0) for piece in first), *((piece, -10.0) for piece in words), (mask, 0.0)]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=first.index("<unk>")))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), SPECIAL, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+
+
+def word(number: int) -> str:
+    return f"w{number}"
+
+
+def used_words(seed: int) -> np.ndarray:
+    """The numbers of the words that a text uses; those of two texts are partly the same."""
+    return np.random.default_rng(seed).choice(PIECES - len(SPECIAL), USED, replace=False)
+
+
+def used_vocabulary() -> Vocabulary:
+    """What is left of the vocabulary when it is trimmed to two texts."""
+    whole = tokenizer()
+    lines = (" ".join(map(word, part)) for seed in (0, 1) for part in np.array_split(used_words(seed), USED // TOKENS))
+    return cut_vocabulary(whole, count_pieces(whole, lines))
+
+
+def build_students(
+    teacher, objective: Objective, count: int, languages: int, vocabulary: Vocabulary | None
+) -> list[Student]:
+    start = Initialisation("teacher", MAP)
+    built = [
+        build_student(teacher, ShapeSettings(layers=2), start, tie=True, vocabulary=vocabulary, attention=True)
         for _ in range(count)
     ]
-    share_parts(models, "embeddings")
+    share_parts(built, "embeddings")
     names = ["en", "tr"][:languages]
     own = [(names[i],) if languages == count else tuple(names) for i in range(count)]
-    decoder = Projection(teacher.head.decoder.weight, teacher.head.decoder.bias)
+    new_ids, decoder = None, teacher.head.projection
+    if vocabulary is not None:
+        new_ids, decoder = (
+            torch.from_numpy(vocabulary.new_ids(PIECES)),
+            decoder.pieces(torch.from_numpy(vocabulary.kept)),
+        )
     return [
-        Student(str(i), model, own[i], Projections(objective, WIDTH, WIDTH), None, decoder)
-        for i, model in enumerate(models)
+        Student(str(i), model, own[i], Projections(objective, WIDTH, WIDTH), new_ids, decoder)
+        for i, model in enumerate(built)
     ]
 
 
-def batch(seed: int, pieces: int) -> dict[str, torch.Tensor]:
+def batch(seed: int) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(5, pieces, (LINES, TOKENS), generator=generator)
+    used = torch.from_numpy(used_words(seed)) + len(SPECIAL) - 1  # before the mask, the last piece
+    ids = used[torch.randint(USED, (LINES, TOKENS), generator=generator)]
     chosen = torch.rand(LINES, TOKENS, generator=generator) < 0.15
     labels = torch.where(chosen, ids, IGNORED)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels, "soft": chosen}
@@ -127,8 +170,30 @@ def plain_losses(teacher, learners: list[Student], objective: Objective, batches
             hidden = sum(
                 (mine.hidden_states[m] - theirs.hidden_states[n]).square().mean() for m, n in objective.layers.items()
             )
-            total = total + WEIGHTS["mlm"] * mlm + WEIGHTS["soft"] * soft + WEIGHTS["hidden_mse"] * hidden
+            attention = sum(
+                (scores(student.model.module, m, mine) - scores(teacher.module, n, theirs)).square().mean()
+                for m, n in objective.layers.items()
+            )
+            embedding = (mine.hidden_states[0] - theirs.hidden_states[0]).square().mean()
+            terms = {
+                "mlm": mlm,
+                "soft": soft,
+                "hidden_mse": hidden,
+                "attention_mse": attention,
+                "embedding_mse": embedding,
+            }
+            total = total + sum(WEIGHTS[name] * value for name, value in terms.items())
     return total
+
+
+def scores(module, layer: int, output) -> torch.Tensor:
+    """QKᵀ/√d of a block, from the states that it read."""
+    attention, states = module.base_model.encoder.layer[layer - 1].attention.self, output.hidden_states[layer - 1]
+    query, key = (
+        part(states).unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
+        for part in (attention.query, attention.key)
+    )
+    return query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
 
 
 if __name__ == "__main__":
