@@ -218,7 +218,7 @@ def _turning(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
 _READINGS: dict[str, Callable[[Model, Any, int], Choice]] = {"cka": _likeness, "angular": _turning}
 
 
-def _probe_gain(model: Model, corpora: TaskCorpora, n_dropped: int, *, task: str, seed: int) -> Choice:
+def _probe_gain(model: Model, corpora: Any, n_dropped: int, *, task: str, seed: int) -> Choice:
     """By how much a probe on each layer's output is better than one on its input, on held-out examples."""
     from residuum.batteries import TASK, Bench
     from residuum.examples import labelled_splits

@@ -45,8 +45,8 @@ class Problem:
             names.append("f1")
         if self.has_spans:
             names += ["span_f1", "span_precision", "span_recall"]
-        usual = "span_f1" if self.has_spans and self.task.metric is None else names[0]
-        main = self.task.metric if self.task.metric in names else usual
+        asked = self.task.metric or ("span_f1" if self.has_spans else "")
+        main = asked if asked in names else names[0]
         return (main, *(name for name in names if name != main))
 
     @property
