@@ -16,6 +16,8 @@ _HOMES = {
     "Adaptation": "residuum.adaptation",
     "AdaptationSettings": "residuum.adaptation",
     "Adapted": "residuum.adaptation",
+    "AdaptedScores": "residuum.adaptation",
+    "AlignmentCorrelation": "residuum.evaluation",
     "Comparison": "residuum.comparison",
     "Cost": "residuum.costs",
     "Corpus": "residuum.corpus",
@@ -52,7 +54,7 @@ _HOMES = {
     "diff": "residuum.differences",
     "diff_cost": "residuum.differences.costs",
     "distill": "residuum.distillation",
-    "evaluate": "residuum.evaluation",
+    "evaluate": "residuum.evaluating",
     "evaluate_adapted": "residuum.adaptation",
     "evaluate_adapted_cost": "residuum.adaptation.costs",
     "evaluate_perplexity": "residuum.evaluation",
@@ -116,6 +118,7 @@ if TYPE_CHECKING:
         Adaptation,
         AdaptationSettings,
         Adapted,
+        AdaptedScores,
         adapt,
         evaluate_adapted,
         load_adapted,
@@ -130,11 +133,12 @@ if TYPE_CHECKING:
     from residuum.distillation import Distillation, distill
     from residuum.engine import Engine
     from residuum.errors import ResiduumError
+    from residuum.evaluating import evaluate
     from residuum.evaluation import (
+        AlignmentCorrelation,
         Perplexity,
         Retrieval,
         correlate_alignment,
-        evaluate,
         evaluate_perplexity,
         evaluate_retrieval,
         read_pairs,

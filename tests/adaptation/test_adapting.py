@@ -11,6 +11,7 @@ from scipy import stats
 from transfers import QUICK, TASKS, batch_of, corpus_of, student_of, transfer_of
 from typer.testing import CliRunner
 
+import residuum
 from residuum.adaptation import adapt, adapting, evaluate_adapted, few_shot, load_adapted, zero_shot
 from residuum.adaptation.few_shot import drawn
 from residuum.adaptation.strategies import STRATEGIES
@@ -108,7 +109,7 @@ def test_a_folder_is_loaded_again_and_scores_the_same(strategy, run):
     folder = run.out / strategy / "seed-0"
     found = evaluate_adapted(folder, transfer_of().targets["tr"].test, device="cpu")
     expected = run.scores.query("strategy == @strategy.split('/')[0] and k == 0 and part == 'test'")
-    assert found.tables["scores"]["value"].tolist() == expected["value"].tolist()
+    assert found.frame["value"].tolist() == expected["value"].tolist()
 
 
 @pytest.mark.parametrize("strategy", ["full-target/tr", "adapter-source", "bitfit-joint/tr"])
@@ -116,10 +117,18 @@ def test_what_few_examples_made_is_loaded_again_and_scores_the_same(strategy, ru
     folder = run.out / strategy / "seed-0/scores/tr/k-6/draw-1"
     found = evaluate_adapted(folder, transfer_of().targets["tr"].test, device="cpu")
     expected = run.scores.query("strategy == @strategy.split('/')[0] and k == 6 and draw == 1 and part == 'test'")
-    assert found.tables["scores"]["value"].tolist() == expected["value"].tolist()
+    assert found.frame["value"].tolist() == expected["value"].tolist()
     network = load_adapted(folder, device="cpu").network
     zero_shot = load_adapted(run.out / strategy / "seed-0", device="cpu").network
     assert weights_fingerprint(network) != weights_fingerprint(zero_shot)  # the head at least has learnt further
+
+
+def test_evaluate_by_name_scores_an_adapted_folder_and_its_result_shows_itself(run):
+    folder, test = run.out / "adapter-source/seed-0", transfer_of().targets["tr"].test
+    found = residuum.evaluate("adapted", folder, test, device="cpu")
+    pd.testing.assert_frame_equal(found.frame, evaluate_adapted(folder, test, device="cpu").frame)
+    assert found.plot().data[0].x == tuple(found.frame["value"].round(4))
+    assert "How well is sentence answered?" in found._repr_html_()
 
 
 def test_what_was_put_in_can_be_taken_out_again(run, students):

@@ -2,13 +2,14 @@
 
 import pandas as pd
 import pytest
-from bilingual import save_language_model, sentence_pairs
+from bilingual import save_language_model, sentence_pairs, shifted_pairs
 from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.errors import ResiduumError
-from residuum.evaluation import evaluate_perplexity, evaluate_retrieval
-from residuum.results import read_run
+from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_perplexity, evaluate_retrieval
+from residuum.reports.sections import section
+from residuum.results import Run, read_run, write_run
 from tiny import TEXT
 
 
@@ -44,6 +45,46 @@ def test_perplexity_gives_the_numbers_of_python(files):
     assert result.output.startswith("en: perplexity ")
     python = evaluate_perplexity(model, {"en": files / "text.txt"}, progress=False).frame
     pd.testing.assert_frame_equal(read_run(files / "run").tables["perplexity"], python)
+
+
+@pytest.fixture
+def aligned(tmp_path, tiny_folder):
+    """Four retrieval runs, each with more right translations than the one before."""
+    pairs, wrong = sentence_pairs(), shifted_pairs()
+    for i in range(4):
+        right = i * len(pairs) // 3
+        mixed = SentencePairs(pairs.languages, pairs.source, pairs.target[:right] + wrong.target[right:])
+        evaluate_retrieval(tiny_folder("bert"), mixed, score="cosine", out=tmp_path / f"m{i}", progress=False)
+    return {f"m{i}": str(tmp_path / f"m{i}") for i in range(4)}
+
+
+def _adapt_run(folder, scores):
+    write_run(folder, Run("adapt", {}, {"metric": "accuracy", "test accuracy": scores}))
+    return folder
+
+
+def test_correlation_gives_the_numbers_of_python_from_numbers_and_from_runs_of_adapt(aligned, tmp_path):
+    last = _adapt_run(tmp_path / "adapted", {"full-target": 0.9})
+    scores = {"m0": 0.3, "m1": 0.5, "m2": 0.6, "m3": str(last)}
+    options = [part for name, value in scores.items() for part in ("--downstream", f"{name}={value}")]
+    runs = [f"{name}={folder}" for name, folder in aligned.items()]
+    result = run("correlate", *runs, *options, "--out", tmp_path / "found")
+    assert "4 correlations over 4 models" in result.output
+    python = correlate_alignment(aligned, {**scores, "m3": 0.9})
+    pd.testing.assert_frame_equal(read_run(tmp_path / "found").tables["correlations"], python.frame)
+    assert (python.frame["value"] > 0.9).all()
+    assert len(python.plot().data[0].x) == 2  # both directions, by Pearson's
+    assert "correlations have an interval without 0" in section(python.run).findings[0].text
+
+
+def test_a_downstream_run_that_has_not_one_score_is_refused(aligned, tmp_path):
+    several = _adapt_run(tmp_path / "adapted", {"full-target": 0.9, "freeze+0": 0.4})
+    with pytest.raises(ResiduumError, match=r"with the strategies full-target, freeze\+0; expected one"):
+        correlate_alignment(aligned, {**dict.fromkeys(aligned, 0.5), "m0": several})
+    with pytest.raises(ResiduumError, match="run of `evaluate retrieval`; expected one of `adapt`"):
+        correlate_alignment(aligned, {**dict.fromkeys(aligned, 0.5), "m0": aligned["m1"]})
+    with pytest.raises(ResiduumError, match="matched by name"):
+        run("correlate", aligned["m0"], "--downstream", "m0=1", "--out", tmp_path / "x")
 
 
 def test_wrong_usage_is_exit_status_2_and_a_mistake_is_an_error(files, tiny_folder):

@@ -8,7 +8,8 @@ from bilingual import save_language_model
 
 from residuum.corpus import Corpus
 from residuum.errors import ModelError, SettingError
-from residuum.evaluation import evaluate, evaluate_perplexity
+from residuum.evaluating import evaluate
+from residuum.evaluation import evaluate_perplexity
 from residuum.evaluation.language_models import load_language_model
 from residuum.evaluation.masking import masked_predictions
 from residuum.evaluation.token_batches import token_windows

@@ -7,7 +7,8 @@ import torch
 from bilingual import sentence_pairs, shifted_pairs
 
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.evaluation import SentencePairs, correlate_alignment, evaluate, evaluate_retrieval
+from residuum.evaluating import evaluate
+from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_retrieval
 from residuum.evaluation.encoding import encode, scratch
 from residuum.models import load_model
 from residuum.reports import report
@@ -130,12 +131,12 @@ def test_correlation_needs_both_numbers_for_the_same_models(model, tmp_path):
         runs[name] = evaluate_retrieval(model, mixed, out=tmp_path / name, progress=False)
     table = correlate_alignment(
         {"a": tmp_path / "a", **{k: runs[k] for k in "bcde"}}, dict(zip("abcde", (5, 4, 3, 2, 1), strict=True))
-    )
+    ).frame
     assert set(table["measure"]) == {"pearson", "spearman"}
     assert (table["value"] > 0.95).all()
     assert ((table["low"] <= table["value"] + 1e-9) & (table["value"] <= table["high"] + 1e-9)).all()
     assert (table["runs"] == 5).all()
-    opposite = correlate_alignment(runs, dict(zip("abcde", (1, 2, 3, 4, 5), strict=True)))
+    opposite = correlate_alignment(runs, dict(zip("abcde", (1, 2, 3, 4, 5), strict=True))).frame
     np.testing.assert_allclose(opposite["value"], -table["value"])
     with pytest.raises(SettingError, match="given for a, b, c, d, e, downstream scores for a; expected both"):
         correlate_alignment(runs, {"a": 1.0})
@@ -161,7 +162,7 @@ def test_pairs_that_cannot_be_used_are_named(model):
         evaluate_retrieval(model, [], progress=False)
     with pytest.raises(CorpusError, match=r"Sentence 2 of a-b \(a\) .* has no token"):
         evaluate_retrieval(model, SentencePairs(("a", "b"), ["fox", "\u00ad"], ["x", "y"]), progress=False)
-    with pytest.raises(SettingError, match="'bleu' is not known; choose one of retrieval, perplexity"):
+    with pytest.raises(SettingError, match="'bleu' is not known; choose one of .*, adapted, correlate"):
         evaluate("bleu", model)  # pyright: ignore
 
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from residuum.adaptation.files import read_part
 from residuum.adaptation.folders import load_adapted
 from residuum.corpus import Corpus
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.surgery import files_fingerprint
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 COMMAND = "evaluate adapted"
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedScores(Result):
+    """How a student that has learnt a task answered a file."""
+
+    run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a score of the task: metric and value."""
+        return self.run.tables["scores"]
 
 
 def evaluate_adapted(
@@ -22,8 +39,8 @@ def evaluate_adapted(
     device: str = "auto",
     out: str | Path | None = None,
     fresh: bool = False,
-) -> Run:
-    """Score a folder that `adapt` wrote on a file or corpus of its task; the table `scores` has metric and value.
+) -> AdaptedScores:
+    """Score a folder that `adapt` wrote on a file or corpus of its task.
 
     `student` is the one to put what was learnt into, where the folder serves several.
     """
@@ -38,7 +55,7 @@ def evaluate_adapted(
         "data": f"{corpus.name} {corpus.fingerprint}",
     }
     if out is not None and (run := finished_run(out, COMMAND, config, fresh=fresh)):
-        return run
+        return AdaptedScores(run)
     scores = adapted.student.scores(adapted.network, corpus)
     part = adapted.student.encoded(corpus)
     table = pd.DataFrame({"metric": list(scores), "value": list(scores.values())})
@@ -46,4 +63,4 @@ def evaluate_adapted(
     run = Run(COMMAND, config, summary, {"scores": table})
     if out is not None:
         write_run(out, run)
-    return run
+    return AdaptedScores(run)

@@ -21,8 +21,9 @@ class AdaptationSettings:
     """The settings of both stages; the defaults are those of the thesis (table 4.2, sections 4.2.2 and 4.2.3).
 
     None is what the thesis takes: 10 epochs for XNLI, 20 for others; a learning rate of 2e-5 for full training, 1e-4
-    for the parameter-efficient strategies, among which the thesis counts sparse-delta. `checkpoint` is the one with the `best` score
-    on the source language's development part, or the `last`. An adapter is `reduction` times narrower than a layer.
+    for the parameter-efficient strategies, among which the thesis counts sparse-delta. `checkpoint` is the one with
+    the `best` score on the source language's development part, or the `last`. An adapter is `reduction` times narrower
+    than a layer.
     """
 
     epochs: float | None = None

@@ -188,9 +188,9 @@ def evaluate_adapted(
     if only_estimated(estimate, max_memory, cost):
         return
     result = run(folder, data, student=student, limit=limit, device=device, out=out, fresh=fresh)
-    for row in result.tables["scores"].to_dict("records"):
+    for row in result.frame.to_dict("records"):
         typer.echo(f"{row['metric']}: {row['value']:.4f}")
-    typer.echo(f"{result.summary['examples']:,} examples; the scores are in {out}.")
+    typer.echo(f"{result.run.summary['examples']:,} examples; the scores are in {out}.")
 
 
 def _show(result: Adaptation) -> None:

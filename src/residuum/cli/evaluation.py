@@ -11,6 +11,7 @@ from residuum.cli.app import evaluate_app
 from residuum.cli.arguments import column, named_texts, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Device, Estimate, Fresh, Limit, MaxMemory, ModelName, Out, Seed
+from residuum.errors import SettingError
 
 
 @evaluate_app.command("retrieval")
@@ -126,3 +127,45 @@ def evaluate_perplexity(
         between = f"({row['low']:.2f} to {row['high']:.2f})"
         typer.echo(f"{row['text']}: perplexity {row['perplexity']:.2f} {between}, {row['tokens']:,} tokens")
     typer.echo(f"{len(result.frame):,} perplexities are in {out}.")
+
+
+@evaluate_app.command("correlate")
+def evaluate_correlate(
+    retrievals: Annotated[
+        list[str],
+        typer.Argument(
+            help="Folders that `evaluate retrieval` wrote, one a model: NAME=FOLDER.", metavar="NAME=FOLDER …"
+        ),
+    ],
+    downstream: Annotated[
+        list[str],
+        typer.Option(
+            help="A model's downstream score, once for each: NAME=0.61, or NAME=FOLDER of an `adapt` run with one "
+            "strategy or of an `evaluate adapted` run."
+        ),
+    ],
+    out: Out,
+    level: Annotated[float, typer.Option(help="Of the intervals.", min=0.5, max=0.999)] = 0.95,
+    fresh: Fresh = False,
+) -> None:
+    """Ask over several models whether better alignment goes with better scores downstream."""
+    from residuum.evaluation import correlate_alignment as run
+
+    runs, scores = named_texts(retrievals), named_texts(downstream)
+    if not isinstance(runs, dict) or not isinstance(scores, dict):
+        raise SettingError("Retrieval runs and downstream scores are matched by name; write all as NAME=FOLDER.")
+    values = {name: _number_or_folder(text) for name, text in scores.items()}
+    result = run(runs, values, level=level, out=out, fresh=fresh)
+    for row in result.frame.to_dict("records"):
+        typer.echo(
+            f"{row['direction']}  {row['score']:9}  layers {row['layers']:5}  {row['measure']} {row['value']:+.3f} "
+            f"({row['low']:+.3f} to {row['high']:+.3f})"
+        )
+    typer.echo(f"{len(result.frame):,} correlations over {result.run.summary['models']} models are in {out}.")
+
+
+def _number_or_folder(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from residuum.reports.ablation import ablation_section
 from residuum.reports.adaptation import adaptation_section
+from residuum.reports.adapted import adapted_section
+from residuum.reports.audits import AUDIT, with_audit
 from residuum.reports.cards import cards_section
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
+from residuum.reports.correlation import correlation_section
 from residuum.reports.differences import difference_section
 from residuum.reports.distillation import distillation_section
 from residuum.reports.distillation_rows import distillation_rows_section
@@ -39,6 +43,8 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "finetune": finetuning_section,
     "pretrain": pretraining_section,
     "prune": pruning_section,
+    "evaluate adapted": adapted_section,
+    "evaluate correlate": correlation_section,
     "evaluate perplexity": perplexity_section,
     "evaluate retrieval": retrieval_section,
     "probe": probing_section,
@@ -54,7 +60,9 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
 
 def section(run: Run, source: str = "") -> Section:
     """What the page shows of a run; `source` says where it was read."""
-    return SECTIONS.get(run.command, _plain_section)(run, source)
+    tables = {name: table for name, table in run.tables.items() if name != AUDIT}
+    found = SECTIONS.get(run.command, _plain_section)(replace(run, tables=tables), source)
+    return with_audit(found, run.tables[AUDIT]) if AUDIT in run.tables else found
 
 
 def _plain_section(run: Run, source: str) -> Section:
