@@ -16,6 +16,7 @@ import numpy as np
 import xxhash
 from jaxtyping import Float, Int
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus, candidate_pairs, split_indices
 from residuum.errors import CorpusError, DataError, SettingError
@@ -25,6 +26,8 @@ from residuum.remote import is_address
 from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from residuum.models import Model
 
 PARTS = ("train", "dev", "test")
@@ -157,6 +160,11 @@ class Splits:
     def regression(self) -> bool:
         """Whether numbers are predicted, not classes."""
         return isinstance(self.train.labels, np.ndarray)
+
+    @property
+    def audit(self) -> pd.DataFrame:
+        """What became of the words of the texts that the examples are of."""
+        return audit_table(getattr(self, part).store for part in PARTS)
 
     @property
     def facts(self) -> dict[str, Any]:

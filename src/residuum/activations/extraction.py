@@ -163,6 +163,7 @@ class Extraction:
                 "words": self.corpus.n_words,
                 "fingerprint": self.corpus.fingerprint,
                 "words_fingerprint": words_fingerprint(self.words),
+                "skipped": dict(self.corpus.skipped),
             },
             settings=asdict(self.settings),
             layers=self.layers,

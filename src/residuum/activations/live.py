@@ -14,6 +14,8 @@ from residuum.alignment import Aligner, Alignment, Audit
 from residuum.corpus import Corpus
 from residuum.models import Model, only_first_layers, parse_layers
 
+AUDITED = 1000  # sentences that are aligned at once for the audit
+
 
 @dataclass(frozen=True, eq=False)
 class LiveActivations:
@@ -65,6 +67,29 @@ class LiveActivations:
         """A hash of the words and the weights."""
         return f"{words_fingerprint(self.extraction.words)}-{self.extraction.model.fingerprint}"
 
+    @property
+    def text_name(self) -> str:
+        """The name of the corpus."""
+        return self.extraction.corpus.name
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What of the corpus' file was not read, and how often."""
+        return dict(self.extraction.corpus.skipped)
+
+    @property
+    def audit(self) -> Audit:
+        """What becomes of the corpus' words; they are aligned for it once more, which is little beside the model."""
+        n, step = len(self.extraction.corpus), AUDITED
+        ranges = ((first, min(first + step, n)) for first in range(0, n, step))
+        found = (self._audit_of(a, self.extraction.align(self._aligner, a, b)) for a, b in ranges)
+        return sum(found, Audit())
+
+    def _audit_of(self, first: int, alignments: list[Alignment]) -> Audit:
+        corpus = self.extraction.corpus
+        audits = (Audit.of(a, corpus.sentences[i], corpus.ids[i]) for i, a in enumerate(alignments, start=first))
+        return sum(audits, Audit())
+
     def read(self, first: int, stop: int) -> Block:
         """All layers of sentences first … stop − 1."""
         alignments, buffers = self._run(first, stop)
@@ -92,11 +117,7 @@ class LiveActivations:
     def _run(self, first: int, stop: int) -> tuple[list[Alignment], Buffers]:
         extraction, corpus = self.extraction, self.extraction.corpus
         alignments = extraction.align(self._aligner, first, stop)
-        audits = (
-            Audit.of(alignment, corpus.sentences[first + s], corpus.ids[first + s])
-            for s, alignment in enumerate(alignments)
-        )
-        sum(audits, Audit()).check(self.max_loss, corpus.n_words)
+        self._audit_of(first, alignments).check(self.max_loss, corpus.n_words)
         buffers = extraction.buffers(alignments, Room())
         with only_first_layers(extraction.model, max(extraction.layers)):
             extraction.fill(alignments, buffers)

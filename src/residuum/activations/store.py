@@ -116,6 +116,16 @@ class ActivationStore:
         return sum((Audit(**shard.audit) for shard in self.manifest.shards), Audit())
 
     @property
+    def text_name(self) -> str:
+        """The name of the corpus."""
+        return str(self.manifest.corpus["name"])
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What of the corpus' file was not read, and how often."""
+        return dict(self.manifest.corpus.get("skipped") or {})
+
+    @property
     def sentences(self) -> list[list[str]]:
         """The words of every sentence, as they were read."""
         return self._segments[0]

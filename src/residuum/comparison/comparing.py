@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore, check_same_words
 from residuum.comparison.costs import comparison_cost
 from residuum.comparison.estimates import (
@@ -207,7 +208,12 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
         **({"uniform attention rows": uniform} if has_attention else {}),
         **({"left out": left_out} if left_out else {}),
     }
-    tables = {"similarity": similarity, "curves": curve_table(plan, estimates, context), "layers": layers}
+    tables = {
+        "similarity": similarity,
+        "curves": curve_table(plan, estimates, context),
+        "layers": layers,
+        "audit": audit_table(plan.sources),
+    }
     return Run(command="compare", config=config, summary=summary, tables=tables)
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
+from residuum.activations.auditing import Audited
 from residuum.activations.store import Block, word_places
 from residuum.engine import cut_into_tasks
 from residuum.errors import DataError
@@ -29,13 +30,8 @@ PIECE_WORDS = 512  # read at once
 WORD_TYPES = 500  # whose contexts are compared: the most frequent ones
 
 
-class Activations(Protocol):
+class Activations(Audited, Protocol):
     """What is compared: a store, or a model that is read while it is needed."""
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        ...
 
     @property
     def layers(self) -> list[int]:
@@ -50,11 +46,6 @@ class Activations(Protocol):
     @property
     def n_heads(self) -> int:
         """The number of attention heads of each block; 0 without attention."""
-        ...
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the model and the words."""
         ...
 
     @property

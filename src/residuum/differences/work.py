@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from tqdm import tqdm
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
@@ -44,8 +45,12 @@ class Work:
         similarity = self._similarity()
         clustered = [self._clustered(number) for number in range(len(self.models))]
         probed = [[self._probed(m, t) for t in range(len(self.texts))] for m in range(len(self.models))]
-        tables = self._task_tables(probed) | self._model_tables(similarity, clustered)
+        tables = self._task_tables(probed) | self._model_tables(similarity, clustered) | {"audit": self._audit()}
         return self._summary(tables, similarity, left_out), tables
+
+    def _audit(self) -> pd.DataFrame:
+        readings = [(store, model.name) for model in self.models for store in model.stores]
+        return audit_table([store for store, _ in readings], [name for _, name in readings])
 
     def _similarity(self) -> Run:
         self.say(f"Similarity of all layers by {', '.join(self.settings.measures)}.")

@@ -84,6 +84,7 @@ def transfer_run(
         "neurons": neuron_table(last, layout),
         "costs": pd.DataFrame(list(costs.values())),
         "seconds": pd.DataFrame({"step": list(seconds), "seconds": list(seconds.values())}),
+        "audit": bench.splits.audit,
     }
     return Run("transfer", config, summary, tables)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, cluster_store
 from residuum.activations.store import ActivationStore
 from residuum.batteries import TASK, Bench
@@ -264,6 +265,7 @@ def _measured(splits: dict[str, dict[str, Splits]], work: Work) -> tuple[dict[st
         "clusters": pd.concat([clusters for _, clusters in found], ignore_index=True),
         "baselines": language_baselines(benches, work.families),
         "unseen": unseen_labels(benches),
+        "audit": audit_table(one.test.store for own in splits.values() for one in own.values()),
     }
     return _summary(languages, benches[work.treebanks.source], work.treebanks), tables
 

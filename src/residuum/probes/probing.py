@@ -201,6 +201,7 @@ def _measured(
     if plan.description_length:
         say("Description lengths …")
         tables["description"] = _description(bench, layers, plan.seed, penalties)
+    tables["audit"] = bench.splits.audit
     return _summary(bench, tables, penalties, baselines), tables
 
 

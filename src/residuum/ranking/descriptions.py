@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
 from residuum.errors import SettingError
@@ -87,7 +88,7 @@ def neuron_cards(
         }
         if out is not None and (run := finished_run(out, "describe", config, fresh=fresh)):
             return NeuronCards(run)
-        tables = card_tables(rows, ids, max_memory)
+        tables = {**card_tables(rows, ids, max_memory), "audit": audit_table([store])}
     run = Run("describe", config, _summary(store, tables["card_words"]), tables)
     if out is not None:
         write_run(out, run)

@@ -173,7 +173,8 @@ def _measured(
     frame = pd.concat([study.measure(name, columns) for name, columns in sets.items()], ignore_index=True)
     numbers = [None if probe == ALL else int(probe.split()[1]) for probe in frame["probe"]]
     frame.insert(4, "layer", pd.array(numbers, dtype="Int64"))
-    return _summary(frame, bench), {"ablation": frame, "neurons": _neuron_table(sets, layout)}
+    tables = {"ablation": frame, "neurons": _neuron_table(sets, layout), "audit": bench.splits.audit}
+    return _summary(frame, bench), tables
 
 
 @dataclass(frozen=True, eq=False)

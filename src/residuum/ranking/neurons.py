@@ -227,6 +227,7 @@ def _ranked(
         "spread": _spread(orders, minimal, settings, bench.splits.layout),
         **({"penalties": penalties} if penalties is not None else {}),
         **_cards(bench, orders[settings.by], wanted, settings),
+        "audit": bench.splits.audit,
     }
     summary = _summary(bench, oracle, minimal, compared, penalty, left_out)
     return Run("rank", config, summary, tables, _tensors(oracle.probe, rankings))

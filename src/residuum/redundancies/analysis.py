@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.engine import Workers
@@ -205,7 +206,8 @@ def redundancy(
             general = finished_step(
                 folder, "general", lambda: _general(store, splits, settings, workers, progress, say)
             )
-            run = Run("redundancy", config, general.summary, general.tables, general.tensors)
+            audit = audit_table([store]) if splits is None else splits.audit
+            run = Run("redundancy", config, general.summary, {**general.tables, "audit": audit}, general.tensors)
             if splits is not None:
                 run = _of_task(run, splits, twin, settings, plan, folder, say)
         if out is not None:
