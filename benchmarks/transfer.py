@@ -7,8 +7,8 @@ EWT UPOS and CoNLL-2000 chunking, whole, and SST-2, 2 threads, batches of 32. MO
 `finetune` on 4,000 of its training sentences, once, in batches of 16, which takes gte-small some 300 seconds of one
 core; the same sentences train the probes, and the 872 of the development part are the test. The cost of a fit is
 compared with that of extraction plus one probe on the concatenation up to each layer, all taken from the same run. Of
-SST-2 speed-up and fit are shown without a claim: what fine-tuning wrote stands in the upper layers, and timing a product
-takes as long whether the sentences are few or many.
+SST-2 speed-up and fit are shown without a claim: what fine-tuning wrote stands in the upper layers, and timing
+a product takes as long whether the sentences are few or many.
 """
 
 from __future__ import annotations
