@@ -64,6 +64,40 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path} cannot be read as JSON ({error}); it is damaged or of another kind.") from None
 
 
+def reserve_space(path: Path) -> None:
+    """Take from the disk all that a file which was just mapped may fill; a full disk is then an error at once.
+
+    A file that is made by mapping it has holes. Where the disk is full, writing to one kills the process (SIGBUS).
+    """
+    if not hasattr(os, "posix_fallocate"):  # macOS and Windows
+        return
+    size = path.stat().st_size
+    with clear_disk_errors(path), path.open("r+b") as file:
+        try:
+            if size:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # file systems that cannot
+                raise
+
+
+def note_checksum(path: Path) -> None:
+    """Write a file's checksum beside it, by which `is_as_noted` tells damage."""
+    write_json(path.with_suffix(".json"), {"checksum": checksum(path)})
+
+
+def is_as_noted(path: Path) -> bool:
+    """Whether a file is there with the checksum that was noted when it was made."""
+    note = path.with_suffix(".json")
+    if not (path.exists() and note.exists()):
+        return False
+    try:
+        found = read_json(note)
+    except StoreError:
+        return False
+    return isinstance(found, dict) and found.get("checksum") == checksum(path)
+
+
 def checksum(path: Path) -> str:
     """A hash of a file's content (128-bit XXH3: against damage, not against forgery)."""
     digest = xxhash.xxh3_128()

@@ -16,6 +16,7 @@ import residuum
 from made_stores import known_data
 from residuum.activations.store import ActivationStore, open_store
 from residuum.errors import StoreError
+from residuum.evaluation.encoding import Scratch
 from residuum.files import files_for, hold_folder, private_folder, release_folder, remove_folder, whole_folder
 from residuum.results import Run, finished_run, read_run, scratch, write_run
 
@@ -210,6 +211,26 @@ def test_a_full_disk_leaves_no_run_that_looks_finished(small_disk):
     with pytest.raises(StoreError, match="not a finished run"):
         read_run(small_disk / "run")
     assert not list((small_disk / "run").glob(".*"))
+
+
+def fill(disk, left):
+    """Leave only so many bytes on a disk of 300 kB."""
+    (disk / "filling").write_bytes(b"x" * (300 * 1024 - left))
+
+
+def test_a_full_disk_is_an_error_before_scratch_space_is_mapped_and_not_a_dead_process(small_disk):
+    with pytest.raises(StoreError, match="The disk is full"):
+        Scratch(small_disk, memory=0).zeros(100_000, 4)
+    fitting = Scratch(small_disk / "..", memory=0).zeros(10, 4)
+    assert fitting.sum() == 0
+
+
+def test_a_full_disk_is_an_error_before_an_array_is_mapped_and_leaves_nothing(small_disk, tmp_path):
+    store = known_data(n_sentences=60).store(tmp_path / "acts")
+    fill(small_disk, left=4096)
+    with pytest.raises(StoreError, match="The disk is full"):
+        store._build_array(small_disk / "array.npy", store.layers)
+    assert [path.name for path in small_disk.iterdir()] == ["filling"]
 
 
 def test_an_older_or_newer_format_is_refused_by_its_number(tmp_path, store):

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 from lessons import lesson_of
 
-from residuum.errors import SettingError
+from residuum.errors import SettingError, StoreError
 from residuum.tuning.caching import cache_bytes, fill_cache
 from residuum.tuning.collation import padded_inputs
 from residuum.tuning.freezing import Frozen, SplitNetwork, apply_frozen, parse_frozen
@@ -139,13 +139,40 @@ def test_states_on_disk_are_those_in_memory_and_are_used_again(tiny_folder, tmp_
     on_disk = _filled(network, lesson, memory=size - 1, folder=tmp_path)
     assert (in_memory.on_disk, on_disk.on_disk) == (False, True)
     torch.testing.assert_close(in_memory.states, on_disk.states, rtol=0, atol=0)
-    (file,) = tmp_path.iterdir()
+    (file,) = tmp_path.glob("*.bin")
     assert file.stat().st_size == size
     written = file.stat().st_mtime_ns
     _filled(network, lesson, memory=0, folder=tmp_path)
     assert file.stat().st_mtime_ns == written
     _filled(network, lesson, memory=0, folder=tmp_path, identity="other weights")
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("*.bin"))) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "note"])
+def test_damaged_states_on_disk_are_made_anew(damage, tiny_folder, tmp_path):
+    network, _, lesson = lesson_of("choice", tiny_folder("bert"))
+    apply_frozen(network, parse_frozen("bottom:2", 3))
+    whole = _filled(network, lesson, memory=0, folder=tmp_path).states.clone()
+    (file,) = tmp_path.glob("*.bin")
+    held = bytearray(file.read_bytes())
+    if damage == "cut":
+        file.write_bytes(held[: len(held) // 2])
+    elif damage == "bit":
+        held[len(held) // 2] ^= 1
+        file.write_bytes(held)
+    else:
+        file.with_suffix(".json").write_text("{")
+    torch.testing.assert_close(_filled(network, lesson, memory=0, folder=tmp_path).states, whole, rtol=0, atol=0)
+
+
+def test_a_full_disk_is_an_error_before_states_are_mapped(tiny_folder, small_disk):
+    network, _, lesson = lesson_of("choice", tiny_folder("bert"))
+    apply_frozen(network, parse_frozen("bottom:2", 3))
+    (small_disk / "filling").write_bytes(b"x" * (296 * 1024))
+    assert cache_bytes(lesson.train, 16) > 4096
+    with pytest.raises(StoreError, match="The disk is full"):
+        _filled(network, lesson, memory=0, folder=small_disk)
+    assert [path.name for path in small_disk.iterdir()] == ["filling"]
 
 
 def test_cached_states_are_padded_with_zeros(tiny_folder):

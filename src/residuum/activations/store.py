@@ -23,10 +23,12 @@ from residuum.files import (
     checksum,
     clear_disk_errors,
     hold_folder,
+    is_as_noted,
+    note_checksum,
     private_folder,
-    read_json,
     release_folder,
     remove_temporaries,
+    reserve_space,
     whole_file,
     write_json,
 )
@@ -331,11 +333,10 @@ class ActivationStore:
 
     def _ensure_array(self, path: Path, layers: list[int]) -> None:
         """Build the file, unless it is there with the checksum that was noted when it was built."""
-        note = path.with_suffix(".json")
         if path not in self._mapped:
-            if not (path.exists() and note.exists() and _noted_checksum(note) == checksum(path)):
+            if not is_as_noted(path):
                 self._build_array(path, layers)
-                write_json(note, {"checksum": checksum(path)})
+                note_checksum(path)
             self._mapped.add(path)
 
     @cached_property
@@ -346,6 +347,7 @@ class ActivationStore:
         shape = (self.n_rows, len(layers), self._common_width(layers))
         with whole_file(path) as temporary:
             array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+            reserve_space(temporary)
             row = 0
             for block in self.batches(layers):
                 array[row : row + len(block)] = block
@@ -523,15 +525,6 @@ def _clear(path: Path) -> None:
     for pattern in ("manifest.json", "words.jsonl", "shard-*.safetensors", "array-*.npy", "array-*.json"):
         for file in path.glob(pattern):
             file.unlink()
-
-
-def _noted_checksum(note: Path) -> str | None:
-    """What was noted; nothing where the note is damaged."""
-    try:
-        found = read_json(note)
-    except StoreError:
-        return None
-    return found.get("checksum") if isinstance(found, dict) else None
 
 
 def _ranges(numbers: Sequence[int]) -> str:

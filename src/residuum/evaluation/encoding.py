@@ -17,6 +17,7 @@ from residuum.activations.extraction import batches
 from residuum.alignment import Window
 from residuum.errors import DataError
 from residuum.evaluation.token_batches import padded_batch, token_windows
+from residuum.files import clear_disk_errors, reserve_space
 from residuum.maths.bertscore import TokenStates
 from residuum.maths.retrieval import unit_rows
 from residuum.models import Model, only_first_layers
@@ -145,7 +146,10 @@ class Scratch:
             return torch.zeros(rows, width)
         self.files += 1
         path = self.folder / f"states-{self.files}"
-        return torch.from_numpy(np.memmap(path, dtype=np.float32, mode="w+", shape=(rows, width)))
+        with clear_disk_errors(path):
+            array = np.memmap(path, dtype=np.float32, mode="w+", shape=(rows, width))
+            reserve_space(path)
+        return torch.from_numpy(array)
 
 
 @contextmanager

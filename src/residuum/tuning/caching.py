@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residuum.files import whole_file
+from residuum.files import is_as_noted, note_checksum, reserve_space, whole_file
 from residuum.tuning.encoding import Part, Tokens
 from residuum.tuning.freezing import SplitNetwork
 
@@ -52,7 +52,7 @@ def fill_cache(
 ) -> StateCache:
     """Run the bottom over a part once; beyond `memory` bytes the states go to a file in `folder`.
 
-    `identity` names the weights; a file of the same weights and the same part is used again.
+    `identity` names the weights; a file of the same weights and the same part is used again, unless it is damaged.
     """
     starts = np.cumsum([0, *_sizes(part)])
     shape = (int(starts[-1]), width)
@@ -62,11 +62,13 @@ def fill_cache(
         return StateCache(states, starts, on_disk=False)
     key = hashlib.blake2b(f"{identity} {part.fingerprint} {shape}".encode(), digest_size=8).hexdigest()
     path = folder / f"states-{key}-{os.environ.get('RANK', '0')}.bin"
-    if not path.exists():
+    if not is_as_noted(path):
         with whole_file(path) as temporary:
             array = np.memmap(temporary, np.float32, "w+", shape=shape)
+            reserve_space(temporary)
             _fill(torch.from_numpy(array), network, part, pad, starts)
             array.flush()
+        note_checksum(path)
     # Mapped copy-on-write: torch warns of arrays that it could not write to.
     return StateCache(torch.from_numpy(np.memmap(path, np.float32, "c", shape=shape)), starts, on_disk=True)
 
