@@ -1,9 +1,14 @@
 """The study: a run for each row, scores side by side, rows that are done are kept."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
-from residuum.errors import SettingError
-from residuum.studies.monolingual_students import TABLES, study_distillation
+from residuum.errors import SettingError, StoreError
+from residuum.results import Run, write_run
+from residuum.studies.monolingual_students import TABLES, _base, _sources, study_distillation
+from teachers import write_texts
 
 
 def test_ten_losses_and_three_ablations_are_rows():
@@ -22,6 +27,27 @@ def test_every_row_of_a_table_is_distilled_and_compared(values, tmp_path):
     before = (tmp_path / "monoshot" / "result.json").stat().st_mtime_ns
     study_distillation(config, tmp_path, tables=["4.8"], device="cpu", progress=False)
     assert (tmp_path / "monoshot" / "result.json").stat().st_mtime_ns == before
+
+
+def test_other_texts_in_the_same_files_are_another_study(values, tmp_path):
+    config = values(texts=write_texts(tmp_path, "en", "tr"))
+    out = tmp_path / "study"
+    identity = {"config": _base(config), "tables": ["4.8"], **_sources(_base(config))}
+    write_run(out, Run("study distillation", identity, {}, {}))
+    assert study_distillation(config, out, tables=["4.8"], device="cpu").summary == {}  # the finished one
+    text = Path(next(iter(config["texts"].values())))
+    text.write_text(text.read_text(encoding="utf-8") + "One more line .\n", encoding="utf-8")
+    with pytest.raises(StoreError, match="holds another run"):
+        study_distillation(config, out, tables=["4.8"], device="cpu")
+
+
+def test_another_teacher_in_the_same_folder_is_another_study(values, tmp_path):
+    config = values()
+    config["teacher"] = str(shutil.copytree(config["teacher"], tmp_path / "teacher"))
+    before = _sources(_base(config))
+    assert before == _sources(_base(config))
+    (tmp_path / "teacher/config.json").write_text("{}")
+    assert before["teacher"] != _sources(_base(config))["teacher"]
 
 
 def test_a_table_of_another_study_is_named(values, tmp_path):
