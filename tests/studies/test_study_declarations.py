@@ -43,7 +43,7 @@ def test_every_step_has_a_folder_and_every_exhibit_a_step(name, kit):
         ("redundancy", ["compare", "finetune", "redundancy", "transfer"]),
         ("transfer-learning", ["finetune", "diff", "pruned"]),
         ("distilled", ["distill", "compare", "redundancy", "languages"]),
-        ("monolingual", ["distill", "retrieval", "aligned", "adapt", "losses"]),
+        ("monolingual", ["distill", "retrieval", "aligned", "unaligned", "single", "adapt", "correlate", "losses"]),
     ],
 )
 def test_steps_stand_in_an_order_in_which_each_finds_what_it_needs(name, kinds, kit):
@@ -103,7 +103,7 @@ def test_given_data_names_what_is_missing(tmp_path):
         (lambda: given.text, "has no folder treebanks/UD_English-EWT"),
         (lambda: given.sentence_tasks, "has no GLUE task with a training part"),
         (lambda: given.treebanks, "has no parallel treebanks with English"),
-        (lambda: given.transfers, "has no cross-lingual task with train-en"),
+        (lambda: given.transfers, "has no cross-lingual task; expected folders such as crosslingual/panx"),
     ):
         with pytest.raises(CorpusError, match=message):
             read()

@@ -255,20 +255,32 @@ def test_monolingual_findings_are_read_from_retrieval_and_adaptation():
     scores = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.6}
     adapted = []
     for variant, value in scores.items():
-        strategies = {"full-target": value, **({"bitfit-target": 0.5} if variant == "monoshot" else {})}
+        others = {"bitfit-target": 0.5, "adapter-source": 0.2, "adapter-target": 0.5, "adapter-joint": 0.3}
+        strategies = {"full-target": value, **(others if variant == "monoshot" else {})}
         summary = {"metric": "accuracy", "test accuracy": strategies, "target examples": {"tr": {"test": 100}}}
         adapted.append((step("adapt", task="nli", variant=variant), run(summary)))
     losses = [
         {"row": row, "score": "perplexity", "subject": "tr/tr", "value": value}
         for row, value in (("monoshot", 10.0), ("monoshot-without-teacher-start", 40.0))
     ]
+    correlations = [
+        {"direction": way, "score": "cosine", "layers": "all", "measure": measure, "value": v, "low": -0.9, "high": 0.5}
+        for way, measure, v in (
+            ("forward", "pearson", -0.4),
+            ("forward", "spearman", 0.1),
+            ("backward", "pearson", 0.2),
+        )
+    ]
     found = results(
         (step("retrieval"), retrieved("tr-en", 0.5, 0.3)),
         (step("aligned", variant="tr"), retrieved("tr-en", 0.4, 0.45)),
         *adapted,
+        (step("correlate"), run(correlations=correlations)),
         (step("losses"), run(scores=losses)),
     )
     expected = {
+        "alignment_goes_with_scores": -0.4,
+        "joint_and_target_adapters_beat_source": 0.1,
         "middle_layers_align_best": 0.5,
         "cosine_beats_bertscore": 0.2,
         "monoalignment_beats_the_teacher": 0.15,
@@ -280,3 +292,9 @@ def test_monolingual_findings_are_read_from_retrieval_and_adaptation():
     }
     for name, value in expected.items():
         assert getattr(monolingual_findings, name)(found).values == pytest.approx((value,)), name
+
+
+def test_a_scale_without_all_adapters_says_so():
+    summary = {"metric": "accuracy", "test accuracy": {"full-target": 0.6}, "target examples": {"tr": {"test": 100}}}
+    found = results((step("adapt", task="nli", variant="monoshot"), run(summary)))
+    assert "does not train all adapters" in monolingual_findings.joint_and_target_adapters_beat_source(found)

@@ -8,6 +8,7 @@ from typing import Any
 
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
+from residuum.files import whole_file
 from residuum.finetuning import finetune
 from residuum.redundancies import redundancy
 from residuum.results import Run
@@ -16,6 +17,8 @@ from residuum.studies.kits import Kit
 from residuum.tasks import Task, TaskCorpora
 
 HELD_OUT = 200  # lines of each language for perplexity
+CURVE = 6  # points of the curves of perplexity and retrieval while distilling
+PAIRS = 200  # translations that are looked for at each point
 
 
 def compared(kit: Kit, stores: Sequence[ActivationStore], measures: Sequence[str], name: str) -> Run:
@@ -91,5 +94,23 @@ def distillation_config(kit: Kit) -> dict[str, Any]:
             "held_out": min(HELD_OUT, scale.sentences),
         },
         "optimiser": {"steps": scale.distil_steps},
+        "evaluation": {
+            "every": max(1, scale.distil_steps // CURVE),
+            "pairs": _pair_files(kit, kit.out / "texts"),
+            "lines": min(PAIRS, scale.sentences),
+        },
         "seed": kit.seed,
     }
+
+
+def _pair_files(kit: Kit, folder: Path) -> dict[str, tuple[str, str]]:
+    """Translations of each target language and English, in two files of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for code, pairs in zip(kit.data.targets(), kit.data.pairs(), strict=True):
+        paths = folder / f"pairs-{code}-en.{code}", folder / f"pairs-{code}-en.en"
+        for path, lines in zip(paths, (pairs.source, pairs.target), strict=True):
+            with whole_file(path) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines[:PAIRS]), encoding="utf-8")
+        files[f"{code}-en"] = str(paths[0]), str(paths[1])
+    return files

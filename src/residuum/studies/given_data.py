@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,9 @@ TREEBANK_TASKS = ("upos", "deprel_main")
 SENTENCE_TASKS = {"sst2": "SST-2", "mrpc": "MRPC", "rte": "RTE", "stsb": "STS-B", "qnli": "QNLI", "mnli": "MNLI"}
 PARALLEL = "treebanks/UD_*-PUD"
 PAIRS, TEXTS = "crosslingual/tatoeba", "text/common_voice"
-TRANSFERS = {"xnli": "crosslingual/xnli", "wikiann": "crosslingual/panx"}
+TRANSFERS = {"xnli": "crosslingual/xnli", "wikiann": "crosslingual/panx", "xcopa": "crosslingual/xcopa"}
+# XNLI's own English training part is MNLI's; the thesis trains for XCOPA, which has none, on SIQA.
+STAND_INS = {"xnli": "glue/MNLI/sample_train.json", "xcopa": "crosslingual/siqa"}
 LAYOUT = f"{TREEBANK}, token/conll2000, glue/SST-2, {PARALLEL}, {PAIRS}, crosslingual/panx, {TEXTS}/LANGUAGE"
 _CODES = {"tr": "tur", "sw": "swh"}
 
@@ -110,20 +112,25 @@ class GivenData:
 
     @cached_property
     def transfers(self) -> dict[str, tuple[Task, TransferCorpora]]:
-        """Tasks in English, asked in the target languages."""
-        from residuum.adaptation.files import read_transfer, transfer_task
+        """Tasks in English, asked in the target languages: all that are given, since each is of a kind of its own."""
+        from residuum.adaptation.files import transfer_task
 
-        there = [name for name, folder in TRANSFERS.items() if any((self.root / folder).glob("train-en.*"))]
+        there = [name for name, folder in TRANSFERS.items() if (self.root / folder).is_dir()]
         if not there:
-            raise CorpusError(f"{self.root} has no cross-lingual task with train-en; expected crosslingual/panx.")
-        limit = self.scale.examples
-        return {
-            name: (
-                transfer_task(name),
-                read_transfer(name, self.root / TRANSFERS[name], self.targets(), limit=limit, seed=self.seed),
-            )
-            for name in there[: self.scale.tasks]
-        }
+            raise CorpusError(f"{self.root} has no cross-lingual task; expected folders such as crosslingual/panx.")
+        return {name: (transfer_task(name), self._transfer(name)) for name in there}
+
+    def _transfer(self, name: str) -> TransferCorpora:
+        """A task with its own English training part, or with another corpus in its place, which its notes name."""
+        from residuum.adaptation.files import read_transfer
+
+        folder, other = self.root / TRANSFERS[name], STAND_INS.get(name)
+        train = None if other is None or any(folder.glob("train-en.*")) else self.root / other
+        if train is not None and not train.exists():
+            raise CorpusError(f"{folder} has no train-en, and {train} is not there either; give one of them.")
+        corpora = read_transfer(name, folder, self.targets(), train=train, limit=self.scale.examples, seed=self.seed)
+        said = () if train is None else (f"the English training part of {name} is {other}",)
+        return replace(corpora, notes=(*said, *corpora.notes))
 
     def _task(self, name: str, folder: str, limit: int | None) -> TaskCorpora:
         return read_task(name, self.root / folder, limit=limit, seed=self.seed)

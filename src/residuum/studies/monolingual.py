@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
+
+import pandas as pd
 
 from residuum.adaptation import AdaptationSettings, adapt
 from residuum.distillation import distill
-from residuum.evaluation import evaluate_retrieval
-from residuum.results import Run
+from residuum.evaluation import Retrieval, correlate_alignment, evaluate_retrieval
+from residuum.evaluation.retrieval_tables import average_table
+from residuum.models import Model, from_transformers
+from residuum.results import Run, read_run
 from residuum.studies.commands import distillation_config
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Step, step_name
 from residuum.studies.kits import Kit, block_count
 from residuum.studies.monolingual_findings import (
+    alignment_goes_with_scores,
     bottom_layers_are_the_best_subset,
     cosine_beats_bertscore,
     full_target_is_best,
+    joint_and_target_adapters_beat_source,
     middle_layers_align_best,
     monoalignment_beats_the_teacher,
     monoshot_beats_layer_subsets,
@@ -25,10 +33,13 @@ from residuum.studies.monolingual_findings import (
 )
 from residuum.studies.monolingual_students import study_distillation
 from residuum.studies.verdicts import Rule
+from residuum.surgery import keep_layers, kept_layers
 
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
+STUDENTS = {"aligned": ALIGNED, "unaligned": SHOT}  # steps of retrieval, and whose students look
 FEW_SHOT = {"sample": (10,), "small": (10, 100), "paper": (10, 100, 500)}
-ONE_OF_EACH = ("adapter-target", "bitfit-target", "sparse-delta", "freeze+2", "full-source", "full-target")
+ONE_OF_EACH = ("bitfit-target", "sparse-delta", "freeze+2", "full-source", "full-target")
+ADAPTERS = ("adapter-source", "adapter-target", "adapter-joint")
 FEWEST = ("bitfit-target", "full-source", "full-target")
 TABLES = {"sample": ("4.8",), "small": ("4.8",), "paper": ("4.7", "4.8")}
 
@@ -43,13 +54,22 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
     ]
     steps.append(Step("retrieval", "The teacher looks for translations", _retrieval, Load(read=4 * n)))
     for number, language in enumerate(kit.data.targets()):
-        title, work = f"Students of {language} and en look for translations", partial(_aligned, number, language)
-        steps.append(Step("aligned", title, work, Load(read=n), variant=language))
+        for kind, preset in STUDENTS.items():
+            title = f"Students of {language} and en by {preset} look for translations"
+            work = partial(_aligned, kind, number, language)
+            steps.append(Step(kind, title, work, Load(read=n), variant=language))
+    for variant in _singles(kit):
+        work = partial(_single, variant)
+        steps.append(Step("single", f"{variant} looks for translations", work, Load(read=2 * n), variant=variant))
     for task in kit.data.transfers:
         for variant in ("teacher", *_subsets(kit), SHOT, BILINGUAL):
-            title, times = f"{variant} learns {task} in English", 2 * len(ONE_OF_EACH) if variant == SHOT else 1
+            title, times = (
+                f"{variant} learns {task} in English",
+                2 * len(ONE_OF_EACH + ADAPTERS) if variant == SHOT else 1,
+            )
             load = Load(trained=times * learnt.trained)
             steps.append(Step("adapt", title, partial(_adapt, task, variant), load, task=task, variant=variant))
+    steps.append(Step("correlate", "Does alignment go with downstream scores? (table 4.11)", _correlate))
     rows = Load(read=12 * lines, trained=6 * lines)
     steps.append(Step("losses", f"Distillation without its parts (tables {_tables(kit)})", _losses, rows))
     return tuple(steps)
@@ -65,6 +85,11 @@ def _subsets(kit: Kit) -> dict[str, str]:
     return {"uniform": "alternate", "bottom": f"bottom:{half}", "top": f"top:{half}"}
 
 
+def _singles(kit: Kit) -> tuple[str, ...]:
+    """The models besides the teacher that read all languages alone."""
+    return (*_subsets(kit), BILINGUAL)
+
+
 def _distill(preset: str, kit: Kit) -> Run:
     out = kit.out / step_name("distill", variant=preset)
     return distill(
@@ -77,36 +102,76 @@ def _student(kit: Kit, preset: str, language: str) -> Path:
 
 
 def _retrieval(kit: Kit) -> Run:
-    """All layers, each alone, and the thirds of table 4.3."""
-    third = max(1, block_count(kit.models[kit.first]) // 3)
+    """All layers, each alone, every second one and the thirds of table 4.3."""
+    blocks = block_count(kit.models[kit.first])
+    third = max(1, blocks // 3)
+    uniform = ",".join(map(str, range(1, blocks + 1, 2)))
     thirds = [f"{start}-{start + third - 1}" if third > 1 else str(start) for start in (1, third + 1, 2 * third + 1)]
     return evaluate_retrieval(
         kit.load(kit.models[kit.first]),
         kit.data.pairs(),
-        layers=["all", "each", *thirds],
+        layers=["all", "each", uniform, *thirds],
         out=kit.out / "retrieval",
         progress=False,
         **kit.options,
     ).run
 
 
-def _aligned(number: int, language: str, kit: Kit) -> Run:
+def _aligned(kind: str, number: int, language: str, kit: Kit) -> Run:
     return evaluate_retrieval(
-        kit.load(_student(kit, ALIGNED, language)),
+        kit.load(_student(kit, STUDENTS[kind], language)),
         [kit.data.pairs()[number]],
-        target_model=kit.load(_student(kit, ALIGNED, "en")),
+        target_model=kit.load(_student(kit, STUDENTS[kind], "en")),
         layers=["all", "each"],
-        out=kit.out / step_name("aligned", variant=language),
+        out=kit.out / step_name(kind, variant=language),
         progress=False,
         **kit.options,
     ).run
+
+
+def _single(variant: str, kit: Kit) -> Run:
+    """One model reads all languages: layers of the teacher without distillation, or the bilingual student."""
+    if variant == BILINGUAL:
+        model = kit.load(_student(kit, BILINGUAL, "-".join(("en", *kit.data.targets()))))
+    else:
+        model = _with_layers(kit.load(kit.models[kit.first]), _subsets(kit)[variant])
+    out = kit.out / step_name("single", variant=variant)
+    return evaluate_retrieval(
+        replace(model, name=variant), kit.data.pairs(), out=out, progress=False, **kit.options
+    ).run
+
+
+def _with_layers(model: Model, keep: str) -> Model:
+    keep_layers(model.module, kept_layers(model.n_layers, keep=keep))
+    return from_transformers(model.module, model.tokenizer)
+
+
+def _correlate(kit: Kit) -> Run:
+    """Over the teacher, its layers and the students that learnt the tasks; a score is the mean over tasks."""
+    singles = {name: Retrieval(read_run(kit.out / step_name("single", variant=name))) for name in _singles(kit)}
+    shot = [read_run(kit.out / step_name("unaligned", variant=code)) for code in kit.data.targets()]
+    retrievals = {"teacher": Retrieval(read_run(kit.out / "retrieval")), SHOT: _joined(shot), **singles}
+    scores = {variant: _mean_score(variant, kit) for variant in retrievals}
+    return correlate_alignment(retrievals, scores, out=kit.out / "correlate", fresh=kit.fresh).run
+
+
+def _joined(runs: list[Run]) -> Retrieval:
+    """The students of several languages as one model: its accuracy is the mean over pairs of languages."""
+    table = pd.concat([run.tables["retrieval"] for run in runs], ignore_index=True)
+    return Retrieval(replace(runs[0], tables={"retrieval": table, "averages": average_table(table)}))
+
+
+def _mean_score(variant: str, kit: Kit) -> float:
+    """The zero-shot test score of `full-target`, the mean over tasks."""
+    runs = [read_run(kit.out / step_name("adapt", task=task, variant=variant)) for task in kit.data.transfers]
+    return fmean(run.summary[f"test {run.summary['metric']}"]["full-target"] for run in runs)
 
 
 def _adapt(task: str, variant: str, kit: Kit) -> Run:
     named, corpora = kit.data.transfers[task]
     targets = kit.data.targets()
     few: dict[str, Any] = {"few_shot": FEW_SHOT[kit.scale.name], "draws": 1 if kit.scale.name == "sample" else 3}
-    strategies = {"sample": FEWEST, "small": ONE_OF_EACH, "paper": "all"}[kit.scale.name]
+    strategies = {"sample": FEWEST, "small": (*ADAPTERS, *ONE_OF_EACH), "paper": "all"}[kit.scale.name]
     chosen: dict[str, Any] = {"language": targets, "strategy": "full-target", **few}
     source = kit.models[kit.first]
     if variant in _subsets(kit):
@@ -154,10 +219,13 @@ MONOLINGUAL = Document(
     exhibits=(
         Exhibit("Table 4.3", "Retrieval of translations by the teacher's layers", "retrieval", "retrieval"),
         Exhibit("Table 4.3", "Retrieval of translations by MonoAlignment's students", "aligned", "retrieval"),
+        Exhibit("Table 4.3", "Retrieval of translations by MonoShot's students", "unaligned", "retrieval"),
+        Exhibit("Table 4.3", "Retrieval by layers without distillation, and by one student", "single", "retrieval"),
         Exhibit("Figure 4.1", "Retrieval by each layer", "retrieval", "averages"),
         Exhibit("Tables 4.4 to 4.6", "Zero-shot, few-shot and strategies", "adapt", "means"),
         Exhibit("Tables 4.7 and 4.8", "Losses, and the method without its parts", "losses", "scores"),
         Exhibit("Tables 4.9 and 4.10", "The bilingual student", "adapt", "means"),
+        Exhibit("Table 4.11", "Does alignment go with downstream scores?", "correlate", "correlations"),
         Exhibit("Figure 4.4", "Perplexity while distilling", "distill", "scores"),
     ),
     claims=(
@@ -199,6 +267,18 @@ MONOLINGUAL = Document(
             "Training all of the target student is the best strategy.",
             full_target_is_best,
             Rule(0.0),
+        ),
+        Claim(
+            "§4.4.1, table 4.6",
+            "Adapters trained with the target student, alone or jointly, are ahead of those of the source student.",
+            joint_and_target_adapters_beat_source,
+            Rule(0.0),
+        ),
+        Claim(
+            "§4.5.1, table 4.11",
+            "Better alignment does not go with better downstream scores.",
+            alignment_goes_with_scores,
+            Rule(0.0, above=False),
         ),
         Claim(
             "§4.4.3, table 4.8",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -74,12 +75,36 @@ def full_target_is_best(results: Results) -> Measured | None:
     return Measured.of(cases)
 
 
+def joint_and_target_adapters_beat_source(results: Results) -> Measured | str | None:
+    """Zero-shot score of the worse of `adapter-joint` and `adapter-target` less `adapter-source`, for each task."""
+    cases = {}
+    for step, run in results.of("adapt", variant="monoshot"):
+        scores = _strategy_scores(run)
+        if not {"adapter-source", "adapter-target", "adapter-joint"} <= set(scores):
+            return "this scale does not train all adapters; the scale small does"
+        both = min((scores["adapter-joint"], scores["adapter-target"]), key=lambda score: score.value)
+        cases[step.task] = both - scores["adapter-source"]
+    return Measured.of(cases)
+
+
+def alignment_goes_with_scores(results: Results) -> Measured | None:
+    """Pearson's correlation over models of retrieval accuracy with the mean downstream score, by each score."""
+    ((_, run),) = results.of("correlate")
+    table = run.tables["correlations"]
+    own = table.loc[(table["measure"] == "pearson") & (table["direction"] == "forward")]
+    return Measured.of({str(row["score"]): _interval(row) for row in own.to_dict("records")})
+
+
 def teacher_start_helps(results: Results) -> Measured | None:
     """Perplexity of students that start at random as a multiple of that of the others, for each student."""
     ((_, run),) = results.of("losses")
     table = run.tables["scores"]
     own = table.loc[table["score"] == "perplexity"].pivot(index="subject", columns="row", values="value")
     return Measured.counted({str(subject): ratio for subject, ratio in (own[WITHOUT_START] / own[START]).items()})
+
+
+def _interval(row: Mapping[Any, Any]) -> Estimate:
+    return Estimate(float(row["value"]), float(row["low"]), float(row["high"]))
 
 
 def _best(rows: pd.DataFrame) -> Estimate:
