@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.reports import embedding
-from residuum.reports.embedding import json_block, script_block, table_data
+from residuum.reports.charts import value_map
+from residuum.reports.embedding import figure_data, json_block, rows_shown, script_block, table_data
 
 
 def cells(data):
@@ -73,3 +74,20 @@ def test_a_very_long_table_is_cut_and_says_so(monkeypatch):
 def test_columns_of_the_same_name_are_both_kept():
     data = table_data(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     assert [column["values"] for column in data["columns"]] == [[1], [2]]
+
+
+def test_a_figure_of_a_cut_table_keeps_its_own_rows(monkeypatch):
+    frame = pd.DataFrame({"name": list("aabab"), "k": [0, 1, 0, 0, 0], "value": [1.0, 2.0, 3.0, None, 5.0]})
+    assert rows_shown(frame, {"name": "a"}, ()) == {}
+    monkeypatch.setattr(embedding, "EMBEDDED_ROWS", 3)
+    kept = rows_shown(frame, {"name": "a", "k": "0"}, ())
+    assert (kept["rows"], cells(kept["own"])["value"]) == (2, [1.0, None])
+    assert cells(rows_shown(frame, {"k": "0"}, ("value",))["own"])["value"] == [1.0, 3.0, 5.0]
+    assert rows_shown(frame, {}, ()) == {"rows": 5}
+
+
+@pytest.mark.parametrize(("rows", "height"), [(3, None), (20, 160 + 26 * 20), (500, 1600)])
+def test_a_map_of_many_rows_keeps_the_height_that_they_need(rows, height):
+    names = [f"row {row}" for row in range(rows)]
+    figure = value_map([[0.5]] * rows, names, ["a"], x="x", y="y", colours="c")
+    assert figure_data(figure)["height"] == height

@@ -86,9 +86,9 @@ def test_every_figure_of_a_report_becomes_a_file(kind, start, tmp_path):
     report(ONE_MEASURE, tmp_path / "alike.html", figures=kind)
     files = sorted((tmp_path / "alike-figures").iterdir())
     assert [file.name for file in files] == [
-        f"01-compare-how-much-each-layer-repeats-the-others.{kind}",
-        f"01-compare-how-much-is-kept-from-one-layer-to-the-next.{kind}",
-        f"01-compare-similarity-of-all-layers-of-all-models.{kind}",
+        f"01-compare-01-similarity-of-all-layers-of-all-models.{kind}",
+        f"01-compare-02-how-much-each-layer-repeats-the-others.{kind}",
+        f"01-compare-03-how-much-is-kept-from-one-layer-to-the-next.{kind}",
     ]
     assert all(file.read_bytes().startswith(start) for file in files)
     before = [file.read_bytes() for file in files]
@@ -104,7 +104,15 @@ def test_the_command_line_writes_them_too(tmp_path):
     assert "report-figures" in result.output.replace("\n", "")
     names = {file.name for file in (tmp_path / "report-figures").iterdir()}
     assert len(names) == 6
-    assert "01-compare-similarity-of-all-layers-of-all-models-svcca.svg" in names
+    assert "01-compare-02-similarity-of-all-layers-of-all-models-svcca.svg" in names
+
+
+def test_names_that_are_cut_do_not_take_one_another_s_place(tmp_path):
+    measures = [f"{'長' * 150} {end}" for end in "ab"]
+    report(comparison_run({"m": 3}, measures), tmp_path / "r.html", figures="svg")
+    files = list((tmp_path / "r-figures").iterdir())
+    assert len(files) == 6
+    assert all(len(file.name.encode()) < 200 for file in files)
 
 
 def test_an_unknown_format_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch):

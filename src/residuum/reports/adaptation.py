@@ -103,7 +103,8 @@ def _strategy_panel(run: Run) -> Panel:
         figure = value_map(
             values, strategies, languages, x="language", y="strategy", colours=str(run.summary["metric"])
         )
-        views.append(View(part, name, figure, table="means", where={"part": part, "metric": run.summary["metric"]}))
+        where = {"part": part, "metric": run.summary["metric"], "k": "0"}
+        views.append(View(part, name, figure, table="means", where=where))
     caption = "Zero-shot scores: trained on labels of the source language only, asked in the target language."
     return Panel("Which strategy carries the task over?", caption, tuple(views), choice="Part")
 

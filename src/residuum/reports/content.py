@@ -25,13 +25,17 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One drawing, and the rows of one of the section's tables that it shows: those where all of `where` holds."""
+    """One drawing, and the rows of one of the section's tables that it shows.
+
+    They are those where all of `where` holds, and that have a value in every column of `having`.
+    """
 
     key: str
     label: str
     figure: go.Figure
     table: str
     where: Mapping[str, str] = field(default_factory=dict)
+    having: tuple[str, ...] = ()
     group: str = ""  # under which the label stands when the reader chooses
     note: str = ""
 

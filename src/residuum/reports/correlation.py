@@ -22,7 +22,7 @@ def correlation_section(run: Run, source: str = "") -> Section:
     check_tables(run, source or "This run", "correlations", "evaluate correlate", COLUMNS)
     table = run.tables["correlations"]
     views = tuple(
-        View(str(measure), str(measure).capitalize(), _figure(own), "correlations")
+        View(str(measure), str(measure).capitalize(), _figure(own), "correlations", {"measure": str(measure)})
         for measure, own in table.groupby("measure", sort=False)
     )
     apart = sum(low > 0 or high < 0 for low, high in zip(table["low"], table["high"], strict=True))

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
+USUAL_HEIGHT, MOST_HEIGHT = 420, 1600  # of a figure, in pixels: beyond the one it is kept, up to the other
 DIGITS = 7  # significant; the run's own files have all
 
 
@@ -42,11 +44,33 @@ def table_data(frame: pd.DataFrame) -> dict[str, Any]:
     return {"columns": columns, "rows": len(shown), "total": len(frame)}
 
 
+def rows_shown(frame: pd.DataFrame, where: Mapping[str, str], having: Sequence[str]) -> dict[str, Any]:
+    """Of a table that is cut: how many rows a figure shows, and the rows themselves unless they are too many again.
+
+    Of a table that the page holds whole, the page finds them by itself.
+    """
+    if len(frame) <= EMBEDDED_ROWS:
+        return {}
+    shown = frame.loc[_fitting(frame, where, having)]
+    return {"rows": len(shown), **({"own": table_data(shown)} if len(shown) <= EMBEDDED_ROWS else {})}
+
+
 def figure_data(figure: go.Figure) -> dict[str, Any]:
-    """A figure's traces and layout without a size of its own: the page decides that."""
+    """A figure's traces and layout. Its size is the page's to decide, but for the height that many rows need."""
     parts = figure.to_plotly_json()
     layout = {key: value for key, value in parts["layout"].items() if key not in ("width", "height", "template")}
-    return {"data": _finite(parts["data"]), "layout": _finite(layout)}
+    height = parts["layout"].get("height") or 0
+    tall = min(height, MOST_HEIGHT) if height > USUAL_HEIGHT else None
+    return {"data": _finite(parts["data"]), "layout": _finite(layout), "height": tall}
+
+
+def _fitting(frame: pd.DataFrame, where: Mapping[str, str], having: Sequence[str]) -> np.ndarray:
+    fits = frame[list(having)].notna().to_numpy().all(axis=1)
+    for name, value in where.items():
+        numeric = pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name])
+        found = frame[name] == float(value) if numeric else frame[name].map(_text) == value
+        fits &= found.fillna(False).to_numpy(dtype=bool)
+    return fits
 
 
 def _column(name: str, values: pd.Series) -> dict[str, Any]:

@@ -6,12 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from residuum.reports.content import Panel, Section, Table
-from residuum.reports.embedding import DIGITS, figure_data, json_block, script_block, script_hash, table_data
+from residuum.reports.embedding import (
+    DIGITS,
+    figure_data,
+    json_block,
+    rows_shown,
+    script_block,
+    script_hash,
+    table_data,
+)
 from residuum.reports.studies import study_overview
 
 STUDY = "study"
@@ -45,11 +54,14 @@ def _asset(environment: Environment, name: str) -> str:
 def _section(section: Section, key: str) -> dict[str, Any]:
     """A section as the template reads it: every part has the id by which the page's scripts find its data."""
     table_ids = {table.name: f"{key}-table-{n}" for n, table in enumerate(section.tables, start=1)}
+    frames = {table.name: table.frame for table in section.tables}
     return {
         "id": key,
         "content": section,
         "folder": Path(section.source).name,
-        "panels": [_panel(panel, f"{key}-figure-{n}", table_ids) for n, panel in enumerate(section.panels, start=1)],
+        "panels": [
+            _panel(panel, f"{key}-figure-{n}", table_ids, frames) for n, panel in enumerate(section.panels, start=1)
+        ],
         "tables": [_table(table, table_ids[table.name]) for table in section.tables],
         "settings": list(_lines(section.config)),
         "versions": list(_lines(section.environment)),
@@ -72,9 +84,11 @@ def _chapters(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _panel(panel: Panel, key: str, table_ids: Mapping[str, str]) -> dict[str, Any]:
+def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     views = [
         {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": dict(view.where)}
+        | {"having": list(view.having)}
+        | rows_shown(frames[view.table], view.where, view.having)
         | figure_data(view.figure)
         for view in panel.views
     ]

@@ -16,6 +16,7 @@ from residuum.reports.sections import section
 from residuum.results import Run, read_run
 
 FORMATS = ("pdf", "svg", "png")
+NAME_BYTES = 160
 
 
 def report(
@@ -61,15 +62,18 @@ def write_figures(sections: Sequence[Section], folder: Path, format: str) -> lis
 
 
 def _named_figures(sections: Sequence[Section]) -> Iterator[tuple[str, go.Figure]]:
+    """Figures with names that differ: titles may be cut or alike, so the run and the figure in it are numbered."""
     for number, one in enumerate(sections, start=1):
-        for panel in one.panels:
-            for view in panel.views:
-                own = (view.key,) if len(panel.views) > 1 else ()
-                yield _slug(f"{number:02d}", one.command, panel.title, *own), view.figure
+        drawn = [(panel, view) for panel in one.panels for view in panel.views]
+        for place, (panel, view) in enumerate(drawn, start=1):
+            own = (view.key,) if len(panel.views) > 1 else ()
+            yield _slug(f"{number:02d}", one.command, f"{place:02d}", panel.title, *own), view.figure
 
 
 def _slug(*parts: str) -> str:
-    return "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)[:120]
+    """A file name of at most `NAME_BYTES`, which leaves room for the ending where 255 are allowed."""
+    name = "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)
+    return name.encode()[:NAME_BYTES].decode(errors="ignore")
 
 
 def _check_format(figures: str | None) -> None:

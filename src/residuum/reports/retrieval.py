@@ -79,6 +79,7 @@ def _curves(single: pd.DataFrame) -> Panel:
             figure=_chart(own),
             table="retrieval",
             where={"score": str(score)},
+            having=("layer",),
             note=NOTES.get(str(score), ""),
         )
         for score, own in single.groupby("score", sort=False)

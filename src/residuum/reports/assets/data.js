@@ -19,10 +19,21 @@ function cell(column, row) {
   return value < 0 ? null : column.levels[value];
 }
 
-function rowsWhere(table, where) {
+function rowsWhere(table, where, having) {
   const tests = table.columns.filter((column) => column.name in where);
-  const rows = Array.from({ length: table.rows }, (_, row) => row);
-  return rows.filter((row) => tests.every((column) => String(cell(column, row)) === where[column.name]));
+  const known = table.columns.filter((column) => having.includes(column.name));
+  const fits = (row) => tests.every((column) => String(cell(column, row)) === where[column.name]);
+  return allRows(table).filter((row) => fits(row) && known.every((column) => cell(column, row) !== null));
+}
+
+// The rows that a view shows: its own where it has some, else those of its table, of which the page may hold a part.
+function rowsOf(view) {
+  const table = view.own ?? tableOf(view.table);
+  return { table, rows: view.own ? allRows(table) : rowsWhere(table, view.where, view.having) };
+}
+
+function allRows(table) {
+  return Array.from({ length: table.rows }, (_, row) => row);
 }
 
 function csvOf(table, rows) {

@@ -1,7 +1,7 @@
 // Figures: plotly draws the view that the reader chose, in the colours of the theme.
 
-// What pictures and print have, whatever the theme and the screen: light colours, and a width in pixels.
-const PAPER = { ink: "#1b2027", card: "#ffffff", quiet: "#545d69", rule: "#dde1e7", width: 650 };
+// What pictures and print have, whatever the theme and the screen: light colours, and a width and a height at most in pixels.
+const PAPER = { ink: "#1b2027", card: "#ffffff", quiet: "#545d69", rule: "#dde1e7", width: 650, height: 840 };
 const PICTURE_WIDTH = 760;
 const LAYER_PIXELS = 17;
 const FONT_FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
@@ -42,6 +42,8 @@ function draw(figure, colours = coloursOf(figure.panel)) {
   figure.drawn = true;
   figure.narrow = isNarrow();
   figure.panel.querySelector(".note").textContent = view.note;
+  figure.panel.querySelector(".held").textContent = heldOf(view);
+  figure.plot.style.height = view.height && !colours.width && !isSquare(figure) ? `${view.height}px` : "";
   const layout = themed(view.layout, colours);
   layout.uirevision = view.key;
   layout.dragmode = isTouched() ? false : "zoom"; // else a finger could not scroll past a figure
@@ -50,8 +52,22 @@ function draw(figure, colours = coloursOf(figure.panel)) {
   return Plotly.react(figure.plot, traces, layout, settingsOf(figure)).then(() => fitLabels(figure));
 }
 
+// What the reader has to know before the CSV is taken for all of the figure's rows.
+function heldOf(view) {
+  const table = tableOf(view.table);
+  if (view.own || table.rows === table.total) return "";
+  const { rows } = rowsOf(view);
+  const count = (n) => n.toLocaleString("en");
+  const part = `The CSV has ${count(rows.length)} of ${count(view.rows)} rows; the folder of the run has all.`;
+  return rows.length < view.rows ? part : "";
+}
+
+function isSquare(figure) {
+  return figure.panel.classList.contains("square");
+}
+
 function heightFor(figure, width) {
-  return figure.panel.classList.contains("square") ? width + 86 : 0.55 * width;
+  return isSquare(figure) ? width + 86 : Math.max(0.55 * width, Math.min(viewOf(figure).height ?? 0, PAPER.height));
 }
 
 function coloursOf(panel) {
@@ -139,8 +155,8 @@ async function download(figure, format) {
   const view = viewOf(figure);
   const name = [tableName(view.table), ...Object.values(view.where)].join("-");
   if (format === "csv") {
-    const table = tableOf(view.table);
-    saveText(csvOf(table, rowsWhere(table, view.where)), `${name}.csv`, "text/csv");
+    const { table, rows } = rowsOf(view);
+    saveText(csvOf(table, rows), `${name}.csv`, "text/csv");
     return;
   }
   const picture = { data: view.data, layout: themed(view.layout, PAPER) };

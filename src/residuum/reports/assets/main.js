@@ -32,6 +32,10 @@ function drawAll(colours) {
 
 window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
+  showForPrint();
   drawAll(PAPER);
 });
-window.addEventListener("afterprint", () => drawAll());
+window.addEventListener("afterprint", () => {
+  showAgain();
+  drawAll();
+});

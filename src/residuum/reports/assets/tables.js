@@ -2,6 +2,9 @@
 
 const FIRST_ROWS = 20;
 const MORE_ROWS = 200;
+const PRINTED_ROWS = 500; // of a table; what is left out is told beneath it
+
+const tables = [];
 
 function startTable(element) {
   const data = tableOf(element.id);
@@ -18,6 +21,15 @@ function startTable(element) {
     saveText(csvOf(data, table.rows), `${element.dataset.name}.csv`, "text/csv");
   });
   fill(table);
+  tables.push(table);
+}
+
+function showForPrint() {
+  for (const table of tables) fill({ ...table, shown: Math.max(table.shown, Math.min(PRINTED_ROWS, table.data.rows)) });
+}
+
+function showAgain() {
+  tables.forEach(fill);
 }
 
 function headOf(table) {

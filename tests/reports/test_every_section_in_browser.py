@@ -1,0 +1,108 @@
+"""Every section that a page can have, in a real browser, with names from the data that are markup and code."""
+
+import base64
+
+import pandas as pd
+import pytest
+from browser import browsing, find_browser
+from every_run import every_run
+
+from residuum.reports import report
+from residuum.reports.sections import SECTIONS
+
+NASTY = "<img src=x onerror='window.ran=1'><b>%{z}</b></script><script>window.ran=1</script>"
+READERS = [(1280, False), (1280, True), (390, False), (390, True)]
+# Figures without anything in them: no line, dot, bar or cell.
+EMPTY = """((section) => Array.from(section.querySelectorAll('.plot'))
+  .filter((plot) => !plot.querySelector('.trace, .heatmaplayer image, .points, .bars, .boxes'))
+  .map((plot) => plot.closest('.panel').id + ' ' + plot.closest('.panel').querySelector('h3').textContent))"""
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return every_run(NASTY)
+
+
+@pytest.fixture(scope="module")
+def path(runs, tmp_path_factory):
+    return report(runs, tmp_path_factory.mktemp("every") / "report.html", title="Every section")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    executable = find_browser()
+    if executable is None:
+        pytest.skip("no Chromium is installed")
+    with browsing(executable, tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+def test_no_command_is_left_out(runs):
+    assert {run.command for run in runs} == set(SECTIONS)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{reader[0]} {'dark' if reader[1] else 'light'}")
+def test_a_reader_sees_every_figure_of_every_section_and_no_name_is_obeyed(page, path, runs, reader):
+    width, dark = reader
+    page.errors.clear()
+    page.open(path, width=width, dark=dark, touch=width < 600)
+    sections = page.run("Array.from(document.querySelectorAll('section.run'), (section) => section.id)")
+    assert len(sections) == len(runs)
+    for section in sections:
+        here = f"document.getElementById('{section}')"
+        page.run(f"{here}.scrollIntoView({{behavior: 'instant'}})")
+        assert page.run(f"{EMPTY}({here})") == []
+    page.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    assert page.run("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.run("window.ran === undefined")
+    foreign = "main img, main b:not(.plot b), main script:not(.data)"
+    assert page.run(f"Array.from(document.querySelectorAll('{foreign}'), (one) => one.outerHTML)") == []
+    assert page.run("document.querySelector('.neuron-card').parentElement.textContent").count("<img") > 0
+    assert page.errors == []
+
+
+def test_a_map_of_many_rows_is_as_high_as_they_need(page, path):
+    page.open(path)
+    heights = page.run(
+        "Array.from(document.querySelectorAll('.plot'), (plot) => [plot.clientHeight, plot._fullLayout.height])"
+    )
+    assert max(height for height, _ in heights) > 1000
+    assert all(abs(room - drawn) < 2 for room, drawn in heights)
+
+
+def test_the_rows_of_a_figure_are_those_that_it_shows(page, path, runs):
+    page.open(path)
+    places = {run.command: number for number, run in enumerate(runs, start=1)}
+    rows = "((figure) => rowsOf(viewOf(figure)).rows.length)"
+    first = f"{rows}(figures.find((one) => one.panel.id === 'run-{{}}-figure-1'))"
+    means = runs[places["adapt"] - 1].tables["means"]
+    assert page.run(first.format(places["adapt"])) == len(means[(means["k"] == 0) & (means["part"] == "test")])
+    assert page.run(first.format(places["evaluate retrieval"])) == 2
+
+
+def test_a_csv_that_cannot_have_all_rows_says_so(page, runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("residuum.reports.embedding.EMBEDDED_ROWS", 12)
+    compared, trimmed = (next(run for run in runs if run.command == command) for command in ("compare", "trim"))
+    trimmed.tables["pieces"] = pd.concat([trimmed.tables["pieces"]] * 10, ignore_index=True)
+    page.open(report([compared, trimmed], tmp_path / "cut.html"))
+    said = page.run("Array.from(document.querySelectorAll('.held'), (one) => one.textContent)")
+    assert said[-1] == "The CSV has 12 of 20 rows; the folder of the run has all."
+    # A curve has fewer rows than the page holds of a table, and so has them all, although its table is cut.
+    assert said[1:-1] == ["", ""]
+    curve = "figures.find((one) => one.panel.id === 'run-1-figure-2')"
+    assert page.run(f"rowsOf(viewOf({curve})).rows.length") == 7
+
+
+def test_paper_has_the_rows_of_tables_and_nothing_runs_off_it(page, runs, tmp_path):
+    printed = [run for run in runs if run.command in ("adapt", "finetune")]
+    page.open(report(printed, tmp_path / "printed.html"))
+    assert base64.b64decode(page.call("Page.printToPDF")["data"]).startswith(b"%PDF")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    adapted = "document.querySelector('details.table[data-name=means]')"
+    assert page.run(f"{adapted}.querySelectorAll('tbody tr').length") == 336
+    wide = "(table) => table.getBoundingClientRect().right > table.closest('.card').getBoundingClientRect().right + 1"
+    assert page.run(f"Array.from(document.querySelectorAll('table')).filter({wide}).length") == 0
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert page.run(f"{adapted}.querySelectorAll('tbody tr').length") == 20
+    page.call("Emulation.setEmulatedMedia", media="")
