@@ -31,8 +31,9 @@ def test_a_text_that_was_read_whole_is_said_to_be():
 def test_what_was_lost_is_counted_and_the_worst_reading_is_named():
     lossy = {**WHOLE, "model": "old", "dropped": 1, "truncated": 4, "not read": "3 empty nodes"}
     assert audit_of(with_audit(WHOLE, lossy)) == (
-        "2 models reading 1 text took 2,000 words as 2,600 sub-words; 5 words (0.25%) were lost, most in ewt by old "
-        "(1 without a sub-word, 4 beyond the window); 4 had unknown pieces. Not read: 3 empty nodes of ewt."
+        "2 models reading 1 text, counted together, took 2,000 words as 2,600 sub-words; 5 words (0.25%) were lost, "
+        "most in ewt by old (1 without a sub-word, 4 beyond the window); 4 had unknown pieces. "
+        "Not read: 3 empty nodes of ewt."
     )
 
 

@@ -104,7 +104,7 @@ def test_the_command_line_writes_them_too(tmp_path):
     assert "report-figures" in result.output.replace("\n", "")
     names = {file.name for file in (tmp_path / "report-figures").iterdir()}
     assert len(names) == 6
-    assert "01-compare-02-similarity-of-all-layers-of-all-models-svcca.svg" in names
+    assert "01-compare-01-similarity-of-all-layers-of-all-models-svcca.svg" in names
 
 
 def test_names_that_are_cut_do_not_take_one_another_s_place(tmp_path):

@@ -54,7 +54,7 @@ def _readings(known: pd.DataFrame) -> str:
         row = known.iloc[0]
         return f"{row['model']} reading {row['text']}"
     models, texts = set(known["model"]), set(known["text"])
-    return f"{count(len(models), 'model')} reading {count(len(texts), 'text')}"
+    return f"{count(len(models), 'model')} reading {count(len(texts), 'text')}, counted together,"
 
 
 def _not_read(known: pd.DataFrame) -> str:

@@ -65,7 +65,7 @@ def figure_data(figure: go.Figure) -> dict[str, Any]:
 
 
 def _fitting(frame: pd.DataFrame, where: Mapping[str, str], having: Sequence[str]) -> np.ndarray:
-    fits = frame[list(having)].notna().to_numpy().all(axis=1)
+    fits = np.asarray(frame[list(having)].notna().to_numpy().all(axis=1))
     for name, value in where.items():
         numeric = pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name])
         found = frame[name] == float(value) if numeric else frame[name].map(_text) == value
