@@ -11,6 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 TEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 DEFAULT_TESTS := -n 2 --dist loadfile -m "not slow"
+OLD_WARNINGS := -W default::DeprecationWarning -W default::FutureWarning  # of old packages about newer ones
 
 .PHONY: help demo test test-slow test-oldest test-newest test-python fuzz fuzz-guided kill check format docs bench clean
 
@@ -27,7 +28,7 @@ test-slow: $(VENV)/dev.stamp  ## the tests that take minutes
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -m slow
 
 test-oldest: $(VENV)-oldest/dev.stamp  ## the tests with the oldest versions that are allowed (OLDEST_TORCH of torch)
-	$(TEST) $(VENV)-oldest/bin/pytest $(DEFAULT_TESTS)
+	$(TEST) $(VENV)-oldest/bin/pytest $(DEFAULT_TESTS) $(OLD_WARNINGS)
 
 test-newest: $(VENV)-newest/dev.stamp  ## the tests with the newest versions there are, but torch as it is
 	$(TEST) $(VENV)-newest/bin/pytest $(DEFAULT_TESTS)

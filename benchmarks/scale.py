@@ -127,9 +127,9 @@ def predict_neurons(model: Model, folder: Path) -> dict[str, float]:
     corpus = read_corpus(data("treebanks", "UD_English-PUD"))
     store = extract(model, corpus, folder / "probed", fresh=True, progress=False)
     correlation, constant = moments_correlation(neuron_moments(store))
-    clustering = seconds(lambda: cluster_correlation(correlation.copy(), constant), 1)
+    clustering = seconds(lambda: cluster_correlation(correlation.copy(), constant))
     predicted = clustering_step(len(constant), 0).seconds
-    settings = {"seeds": 2, "subsets": False, "recipe": Recipe(epochs=5), "workers": 1}
+    settings = {"subsets": False, "workers": 1}
     cost = probe_cost(store, corpus, "upos", **settings).seconds
     probing = seconds(lambda: probe(store, corpus, "upos", **settings), 1)
     return {f"clustering, {len(constant):,} neurons": predicted / clustering, "probes, upos": cost / probing}

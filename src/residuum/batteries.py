@@ -167,7 +167,9 @@ class Bench:
     def score(self, trained: Sequence[TrainedProbe], part: str) -> list[Score]:
         """Score trained probes on a part."""
         predictions = predict_probes(trained, self.features(part))
-        return [self._score(probe, predicted, part) for probe, predicted in zip(trained, predictions, strict=True)]
+        truths = {target: self.truth(part, target) for target in {probe.probe.target for probe in trained}}
+        pairs = zip(trained, predictions, strict=True)
+        return [_scored(probe, predicted, truths[probe.probe.target]) for probe, predicted in pairs]
 
     def set_scorer(self, part: str = "dev", **settings: float) -> Callable[[Sequence[np.ndarray]], list[float]]:
         """A function from sets of neurons to the score of a probe trained on each (see `maths.selection`)."""
@@ -258,13 +260,13 @@ class Bench:
     def _examples(self, part: str) -> Examples:
         return {"train": self.splits.train, "dev": self.splits.dev, "test": self.splits.test}[part]
 
-    def _score(self, probe: TrainedProbe, predicted: np.ndarray, part: str) -> Score:
-        truth = self.truth(part, probe.probe.target)
-        if not probe.n_classes:
-            details = number_scores(predicted, truth)
-            return Score(probe, details.pearson, details, predicted)
-        details = class_scores(predicted, truth, probe.n_classes)
-        return Score(probe, details.accuracy, details, predicted)
+
+def _scored(probe: TrainedProbe, predicted: np.ndarray, truth: np.ndarray) -> Score:
+    if not probe.n_classes:
+        details = number_scores(predicted, truth)
+        return Score(probe, details.pearson, details, predicted)
+    details = class_scores(predicted, truth, probe.n_classes)
+    return Score(probe, details.accuracy, details, predicted)
 
 
 def copies_that_fit(held: int, max_memory: int) -> int:
