@@ -69,7 +69,7 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, tmp_path):
 
 
 def test_loaded_it_has_the_settings_that_it_was_made_with(tiny_folder, tmp_path):
-    settings = {"penalty": "1e-4,0.002", "recipe": RECIPE, "steps": ("layers",), "budget": "layers=1", "seeds": 1}
+    settings = {"penalty": "1e-4,0.002", "recipe": RECIPE, "steps": ("layers",), "budget": "layers=1"}
     made = FeatureTransfer(tiny_folder(), "upos", layer_loss=0.03, **settings).fit(tagged_corpus(40))
     found = FeatureTransfer.load(made.save(tmp_path / "saved")).get_params()
     expected = made.get_params() | {"model": load_model(tiny_folder()).name, "penalty": "1e-4,2e-3"}
@@ -79,7 +79,7 @@ def test_loaded_it_has_the_settings_that_it_was_made_with(tiny_folder, tmp_path)
 
 def test_loaded_it_scores_a_task_that_has_no_name(tiny_folder, tmp_path):
     task = Task("share of nouns", "score", "sentence", "pearson", regression=True)
-    made = FeatureTransfer(tiny_folder(), task, recipe=RECIPE, position="mean", steps=("layers",), seeds=1)
+    made = FeatureTransfer(tiny_folder(), task, recipe=RECIPE, position="mean", steps=("layers",))
     made.fit(numbered_corpus(160))
     again = FeatureTransfer.load(made.save(tmp_path / "saved"))
     unseen = numbered_corpus(40, seed=9)
@@ -88,7 +88,7 @@ def test_loaded_it_scores_a_task_that_has_no_name(tiny_folder, tmp_path):
 
 def test_fit_takes_the_place_of_what_it_wrote_before(tiny_folder, tmp_path):
     out = tmp_path / "made"
-    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, steps=("layers",), seeds=1, out=out)
+    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, steps=("layers",), out=out)
     first = estimator.fit(tagged_corpus(40)).result_.run.config
     second = estimator.fit(tagged_corpus(40, seed=1)).result_.run.config
     assert first["data"] != second["data"] == read_run(out).config["data"]
@@ -105,7 +105,7 @@ def test_fit_leaves_the_run_of_another_command_alone(tiny_folder, tmp_path):
 def test_a_killed_fit_on_the_same_data_goes_on(tiny_folder, tmp_path, monkeypatch):
     from residuum.feature_transfer import work
 
-    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, seeds=1, out=tmp_path)
+    estimator = FeatureTransfer(tiny_folder(), "upos", recipe=RECIPE, out=tmp_path)
 
     def killed(*_):
         raise KeyboardInterrupt
@@ -120,7 +120,7 @@ def test_a_killed_fit_on_the_same_data_goes_on(tiny_folder, tmp_path, monkeypatc
 
 def test_it_can_be_cross_validated(tiny_folder, tmp_path):
     corpus = tagged_corpus(60)
-    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",), "seeds": 1}
+    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",)}
     estimator = FeatureTransfer(tiny_folder(), "sentence", out=tmp_path / "folds", **settings)
     texts, labels = [" ".join(words) for words in corpus.sentences], corpus.sentence_labels["label"]
     scores = cross_val_score(estimator, texts, labels, cv=3, error_score="raise")
@@ -135,7 +135,7 @@ def test_what_is_labelled_none_is_no_class(unit, tiny_folder):
     texts, task = [" ".join(words) for words in corpus.sentences], "upos" if unit == "word" else "sentence"
     tags, kinds = corpus.labels["upos"], corpus.sentence_labels["label"]
     labels = [[None, *row[1:]] for row in tags] if unit == "word" else [None, *kinds[1:]]
-    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",), "seeds": 1}
+    settings = {"recipe": RECIPE, "position": "mean", "steps": ("layers",)}
     estimator = FeatureTransfer(tiny_folder(), task, **settings).fit(texts, labels)
     assert "None" not in estimator.classes_
     n_labels = sum(estimator.result_.run.summary["examples"].values())

@@ -161,7 +161,7 @@ def transfer(
     ] = None,
     seeds: Annotated[
         int, typer.Option(help="How often the oracle and what each step chose are trained, to report a mean.", min=1)
-    ] = 3,
+    ] = 1,
     seed: Seed = 0,
     device: Device = "auto",
     format: Format = None,

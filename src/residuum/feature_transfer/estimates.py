@@ -28,7 +28,7 @@ def transfer_cost(
     thresholds: Sequence[float] = THRESHOLDS,
     recipe: Recipe | None = None,
     max_memory: int = MEMORY,
-    seeds: int = 3,
+    seeds: int = 1,
     seed: int = 0,
     device: str = "auto",
     **reading: Any,

@@ -56,7 +56,7 @@ class FeatureTransfer(BaseEstimator):
         pooling: str = "last",
         position: str = "auto",
         seed: int = 0,
-        seeds: int = 3,
+        seeds: int = 1,
         device: str = "auto",
     ) -> None:
         self.model = model

@@ -62,7 +62,7 @@ class Settings:
     l1: float = 1e-5
     l2: float = 1e-5
     seed: int = 0
-    seeds: int = 3
+    seeds: int = 1
 
     def __post_init__(self) -> None:
         self._check_steps()

@@ -96,7 +96,7 @@ def transfer(
     activations: str | os.PathLike[str] | None = None,
     max_memory: int = MEMORY,
     seed: int = 0,
-    seeds: int = 3,
+    seeds: int = 1,
     device: str = "auto",
     fresh: bool | Literal["changed"] = False,
     progress: bool = True,
