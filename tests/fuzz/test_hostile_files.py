@@ -92,6 +92,14 @@ def test_parquet_that_repeats_what_texts_repeat_is_read_as_it_was_written(tmp_pa
     assert texts.targets("label")[:3] == ["x", "y", None]
 
 
+def test_names_of_columns_that_are_no_text_are_said(tmp_path):
+    path = tmp_path / "x.parquet"
+    pd.DataFrame({"tokens": [["a"]], "text": ["a b"]}).to_parquet(path)
+    path.write_bytes(path.read_bytes().replace(b"text", b"te\xe5t"))
+    with pytest.raises(CorpusError, match=r"x\.parquet is not a whole parquet file: .*utf-8"):
+        read_corpus(path)
+
+
 @pytest.mark.parametrize("content", NONSENSE)
 def test_a_study_says_which_config_it_cannot_read(tmp_path, content):
     (tmp_path / "config.json").write_text(content, encoding="latin-1")

@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from residuum.corpus.files import malformed, numbered_lines, too_large, unpacked
 from residuum.corpus.options import Options
 from residuum.corpus.records import Table, corpus_of_table, known_text_columns
 from residuum.corpus.rows import Row
-from residuum.errors import CorpusError
+from residuum.errors import CorpusError, ResiduumError
 
 if TYPE_CHECKING:
     from pyarrow import Array, DataType, RecordBatch, Schema
@@ -56,24 +57,21 @@ def read_jsonl(path: Path, options: Options) -> Corpus:
 
 def read_parquet(path: Path, options: Options) -> Corpus:
     """A parquet file, of which only the columns that are needed are read."""
-    import pyarrow as arrow
-    from pyarrow import parquet
+    from pyarrow import parquet, types
 
-    try:
+    with _clear_parquet_errors(path):
         facts = parquet.read_metadata(path)
         schema = facts.schema.to_arrow_schema()
         # one text, said once in the file, may stand in thousands of rows: it is counted before it is repeated here
         texts = [i for i in range(facts.num_columns) if facts.schema.column(i).physical_type == "BYTE_ARRAY"]
         file = parquet.ParquetFile(path, metadata=facts, read_dictionary=texts)
-    except (arrow.ArrowException, OSError) as error:
-        raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
-    table = Table(
-        source=str(path),
-        columns=schema.names,
-        rows=lambda columns: _parquet_rows(path, file, schema, columns),
-        lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
-        floats=frozenset(f.name for f in schema if arrow.types.is_floating(f.type)),
-    )
+        table = Table(
+            source=str(path),
+            columns=schema.names,
+            rows=lambda columns: _parquet_rows(path, file, schema, columns),
+            lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
+            floats=frozenset(f.name for f in schema if types.is_floating(f.type)),
+        )
     return corpus_of_table(table, options)
 
 
@@ -178,15 +176,25 @@ def _is_flat_list(kind: "DataType") -> bool:
 
 
 def _parquet_rows(path: Path, file: "ParquetFile", schema: "Schema", columns: list[str]) -> Iterator[Row]:
-    import pyarrow as arrow
-
-    try:
+    with _clear_parquet_errors(path):
         batches = _bounded(path, file.iter_batches(batch_size=1000, columns=columns))
         values = (values for batch in batches for values in _plain(batch, schema).to_pylist())
         for number, record in enumerate(values, 1):
             yield Row(f"row {number}", record)
-    except (arrow.ArrowException, OSError) as error:
-        raise CorpusError(f"{path} is not a whole parquet file: {error}") from error
+
+
+@contextmanager
+def _clear_parquet_errors(path: Path) -> Iterator[None]:
+    """Say in one line what the library found wrong; names that are no text are plain ValueErrors to it."""
+    import pyarrow as arrow
+
+    try:
+        yield
+    except ResiduumError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CorpusError(f"{path} is not a whole parquet file: {reason}") from error
 
 
 def _bounded(path: Path, batches: Iterator["RecordBatch"]) -> Iterator["RecordBatch"]:
