@@ -186,9 +186,7 @@ def _agree(scale: Scale, lines: Sequence[str], yes: bool, say: Say) -> None:
         raise SettingError(f"The scale paper is not started unasked. {lines[-1]} Agree with yes (--yes).")
 
 
-def _run_steps(
-    steps: Sequence[Step], kit: Kit, minutes: Sequence[float], say: Say
-) -> tuple[Results, dict[str, float]]:
+def _run_steps(steps: Sequence[Step], kit: Kit, minutes: Sequence[float], say: Say) -> tuple[Results, dict[str, float]]:
     """Do the steps in order; one whose folder is finished returns at once."""
     runs: dict[str, Run] = {}
     seconds: dict[str, float] = {}
