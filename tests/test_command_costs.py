@@ -14,7 +14,7 @@ from residuum.samples import sample_text
 from teachers import save_teacher, write_texts
 from tiny import TEXT, save_model
 
-QUICK = {"verify", "import", "export", "predict", "report", "sample"}
+QUICK = {"verify", "import", "export", "predict", "report", "sample", "correlate"}
 """Commands that read or write little; all others are long."""
 CHOOSING = {
     "compare", "diff", "probe", "rank", "ablate", "describe", "probe-languages", "transfer", "evaluate retrieval"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from residuum.alignment import Audit
 
@@ -21,6 +21,7 @@ COUNTS = {
 }
 
 
+@runtime_checkable
 class Audited(Protocol):
     """Activations that can tell what was read for them: a store, or a model over a corpus."""
 

@@ -86,9 +86,7 @@ def extract(
         "shard_words": shard_words,
     }
     with opened_engine(engine, workers, scheduler) as where:
-        if only_estimated(
-            estimate, max_memory, lambda: extract_cost(network, sentences, workers=where, **settings)
-        ):
+        if only_estimated(estimate, max_memory, lambda: extract_cost(network, sentences, workers=where, **settings)):
             return
         store = run(network, sentences, out, max_loss=max_loss, workers=where, fresh=fresh, **settings)
     left_out = ", ".join(f"{count:,} {what}" for what, count in sentences.skipped.items() if count)
