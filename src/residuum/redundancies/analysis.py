@@ -183,7 +183,7 @@ def redundancy(
     the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are options of `labelled_splits`
     (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
     """
-    cutting = (tuple(thresholds), representatives, focus, pictures, tuple(agreement))
+    cutting = (tuple(map(float, thresholds)), representatives, float(focus), pictures, tuple(map(float, agreement)))
     settings = Settings(*cutting, keep, keep_layers, clusters, seeds, seed)
     plan = ProbePlan.of(penalty, recipe, max_memory, workers)
     with activations_folder(activations, out) as place:
