@@ -107,6 +107,7 @@ def test_the_command_line_writes_them_too(tmp_path):
     assert "01-compare-01-similarity-of-all-layers-of-all-models-svcca.svg" in names
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")  # which fonts there are is not asked here
 def test_names_that_are_cut_do_not_take_one_another_s_place(tmp_path):
     measures = [f"{'長' * 150} {end}" for end in "ab"]
     report(comparison_run({"m": 3}, measures), tmp_path / "r.html", figures="svg")
