@@ -108,6 +108,7 @@ def run(command: str, source: Path, room: int, max_memory: int) -> subprocess.Co
     return subprocess.run(arguments, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1", "HOME": "/tmp"})
 
 
+@pytest.mark.slow
 def test_redundancy_keeps_within_its_memory_or_says_what_it_needs(small_store):
     kept = run("redundancy", small_store.path, 2 * TREE, TREE)
     assert kept.returncode == 0, kept.stderr

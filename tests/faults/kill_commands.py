@@ -41,6 +41,7 @@ COMMANDS = (
     ),
     Command("rank", f"rank {{w}}/bert {{w}}/en.conllu --task upos --methods lca,probeless,random {QUICK}"),
     Command("ablate", f"ablate {{w}}/bert {{w}}/en.conllu --task upos --draws 2 {QUICK}"),
+    Command("describe", "describe {w}/bert {w}/en.conllu --neurons 1:2,2:0 --device cpu"),
     Command("prune", "prune {w}/bert --by cka --keep 2 --corpus {w}/en.conllu --device cpu"),
     Command("trim", "trim {w}/xlmr --text {w}/texts/en.txt"),
     Command("transfer", f"transfer {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),

@@ -1,6 +1,8 @@
 """`FeatureTransfer` keeps the conventions of scikit-learn."""
 
 import gc
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tagged_words import RECIPE, numbered_corpus, tagged_corpus
 
 from residuum.errors import CorpusError, SettingError, StoreError
 from residuum.feature_transfer import FeatureTransfer, transfer
+from residuum.feature_transfer.tables import share_of_oracle
 from residuum.models import load_model
 from residuum.results import Run, read_run, write_run
 from residuum.tasks import Task
@@ -161,3 +164,8 @@ def test_texts_and_labels_can_be_given_as_lists(tiny_folder):
     assert set(found) <= {"noun", "other"}
     with pytest.raises(CorpusError, match="80 texts came with 3 labels"):
         estimator.fit(texts, labels[:3])
+
+
+def test_no_share_of_the_oracle_is_said_where_it_scores_nothing():
+    assert math.isnan(share_of_oracle(0.5, SimpleNamespace(test=0.0)))
+    assert share_of_oracle(0.3, SimpleNamespace(test=0.6)) == 0.5

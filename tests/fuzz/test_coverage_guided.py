@@ -40,7 +40,10 @@ rows = {{name: [t.inputs, t.refused, [[w, d.hex()] for w, d in t.faults.items()]
 print(json.dumps(rows))
 """
 
-pytestmark = pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris has no wheel for this Python or system")
+pytestmark = [
+    pytest.mark.slow,  # all that is imported is rewritten first
+    pytest.mark.skipif(find_spec("atheris") is None, reason="Atheris has no wheel for this Python or system"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from residuum.reports import report
 from residuum.reports.sections import SECTIONS
 
 NASTY = "<img src=x onerror='window.ran=1'><b>%{z}</b></script><script>window.ran=1</script>"
-READERS = [(1280, False), (1280, True), (390, False), (390, True)]
+SLOW = pytest.mark.slow
+READERS = [(1280, False), pytest.param((1280, True), marks=SLOW), pytest.param((390, False), marks=SLOW), (390, True)]
 # Figures without anything in them: no line, dot, bar or cell.
 EMPTY = """((section) => Array.from(section.querySelectorAll('.plot'))
   .filter((plot) => !plot.querySelector('.trace, .heatmaplayer image, .points, .bars, .boxes'))
@@ -61,6 +62,7 @@ def test_a_reader_sees_every_figure_of_every_section_and_no_name_is_obeyed(page,
     assert page.errors == []
 
 
+@SLOW
 def test_a_map_of_many_rows_is_as_high_as_they_need(page, path):
     page.open(path)
     heights = page.run(

@@ -307,7 +307,8 @@ class ActivationStore:
     def _common_width(self, layers: list[int]) -> int:
         widths = {self.widths[self.layers.index(layer)] for layer in layers}
         if len(widths) > 1:
-            raise SettingError(f"Layers {_ranges(layers)} differ in width ({sorted(widths)}); ask for one at a time.")
+            here = f"Layers {_ranges(layers)} of {self.path}"
+            raise SettingError(f"{here} differ in width ({sorted(widths)}); ask for one at a time.")
         return widths.pop()
 
     def _neuron(self, neuron: str) -> tuple[int, int]:

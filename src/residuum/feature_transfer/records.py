@@ -13,7 +13,7 @@ from residuum.batteries import Bench
 from residuum.examples import PARTS
 from residuum.feature_transfer.candidates import Candidate, Candidates
 from residuum.feature_transfer.costs import Costs
-from residuum.feature_transfer.tables import curve_table, neuron_table, step_row
+from residuum.feature_transfer.tables import curve_table, neuron_table, share_of_oracle, step_row
 from residuum.results import Run
 
 NAMES = {"layers": "LayerSelector", "clusters": "clustering", "neurons": "feature selection"}
@@ -66,7 +66,7 @@ def transfer_run(
         "oracle": oracle.test,
         "score": measured["score"],
         "interval": measured["interval"],
-        "share of oracle": measured["score"] / oracle.test,
+        "share of oracle": share_of_oracle(measured["score"], oracle),
         "layers": last.layer,
         "neurons": last.n_neurons,
         "share of neurons": last.n_neurons / layout.n_neurons,
@@ -110,7 +110,7 @@ def _steps_table(
         "test": measured["score"],
         "low": measured["interval"][0],
         "high": measured["interval"][1],
-        "share_of_oracle": measured["score"] / oracle.test,
+        "share_of_oracle": share_of_oracle(measured["score"], oracle),
         "ms": measured["ms"],
         "mean": unknown,  # one classifier is written
         "sd": unknown,
@@ -118,7 +118,7 @@ def _steps_table(
     rows.append({**rows[-1], **written})
     if "narrowed" in measured:
         own = measured["narrowed"]
-        shares = {"share": own["neurons"] / n_neurons, "share_of_oracle": own["test"] / oracle.test}
+        shares = {"share": own["neurons"] / n_neurons, "share_of_oracle": share_of_oracle(own["test"], oracle)}
         rows.append({"step": "narrowed", **own, **shares})
     return pd.DataFrame(rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,11 +27,16 @@ def step_row(name: str, candidate: Candidate, oracle: Candidate, costs: Costs, n
         "neurons": candidate.n_neurons,
         "share": candidate.n_neurons / n_neurons,
         **{key: getattr(candidate, key) for key in SCORES},
-        "share_of_oracle": candidate.test / oracle.test,
+        "share_of_oracle": share_of_oracle(candidate.test, oracle),
         "parameters": int(cost["parameters"]),
         "bytes": int(cost["bytes"]),
         "ms": cost["ms"],
     }
+
+
+def share_of_oracle(score: float, oracle: Candidate) -> float:
+    """What is kept of the score of all neurons; nothing can be said where that is 0."""
+    return score / oracle.test if oracle.test else math.nan
 
 
 def curve_table(steps: Sequence[Candidates], costs: Costs) -> pd.DataFrame:
