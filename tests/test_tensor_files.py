@@ -33,8 +33,6 @@ def test_torch_tensors_come_back_in_their_precision(tmp_path):
     write_tensors(tmp_path / "x", tensors)
     again = read_tensors(tmp_path / "x", "pt", remedy=AGAIN)
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
-    with pytest.raises(StoreError, match="Make it again"):
-        read_tensors(tmp_path / "x", remedy=AGAIN)  # numpy has no bfloat16
 
 
 @pytest.fixture(scope="module")

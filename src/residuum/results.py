@@ -23,6 +23,7 @@ import yaml
 from residuum.environment import environment
 from residuum.errors import StoreError
 from residuum.files import (
+    checksum,
     clear_disk_errors,
     hold_folder,
     read_json,
@@ -83,15 +84,11 @@ def write_run(folder: str | Path, run: Run) -> Path:
         (folder / "result.json").unlink(missing_ok=True)
     with whole_file(folder / "config.yaml") as path:
         path.write_text(yaml.safe_dump({"command": run.command, **run.config}, sort_keys=False, allow_unicode=True))
-    for name, table in run.tables.items():
-        with whole_file(folder / f"{name}.parquet") as path:
-            table.to_parquet(path, index=False, engine="pyarrow", write_page_checksum=True)
-        with whole_file(folder / f"{name}.csv") as path:
-            table.to_csv(path, index=False)
+    tables = {name: _write_table(folder, name, table) for name, table in run.tables.items()}
     if run.tensors:
         write_tensors(folder / "tensors.safetensors", run.tensors)
     write_json(folder / "environment.json", run.environment)
-    record = {"version": VERSION, "command": run.command, "summary": run.summary, "tables": list(run.tables)}
+    record = {"version": VERSION, "command": run.command, "summary": run.summary, "tables": tables}
     write_json(folder / "result.json", record)
     release_folder(folder)
     return folder
@@ -104,7 +101,7 @@ class _Record:
     version: int
     command: str
     summary: dict[str, Any]
-    tables: list[str]
+    tables: dict[str, str]  # the checksum of each parquet file
 
 
 def read_run(folder: str | Path) -> Run:
@@ -123,7 +120,7 @@ def read_run(folder: str | Path) -> Run:
         command=record.command,
         config=config,
         summary=record.summary,
-        tables={name: _read_table(folder / f"{_plain(name)}.parquet") for name in record.tables},
+        tables={name: _read_table(folder / f"{_plain(name)}.parquet", said) for name, said in record.tables.items()},
         tensors=_read_tensors(folder / "tensors.safetensors"),
         environment=facts,
     )
@@ -208,12 +205,24 @@ def _read_record(path: Path) -> _Record:
     return conforming(raw, _Record, path, StoreError, _AGAIN)
 
 
-def _read_table(path: Path) -> pd.DataFrame:
+def _write_table(folder: Path, name: str, table: pd.DataFrame) -> str:
+    """Write a table for programs and one for people; returns the checksum of the first."""
+    with whole_file(folder / f"{name}.csv") as path:
+        table.to_csv(path, index=False)
+    with whole_file(folder / f"{name}.parquet") as path:
+        table.to_parquet(path, index=False, engine="pyarrow")
+        return checksum(path)
+
+
+def _read_table(path: Path, said: str) -> pd.DataFrame:
+    """Read a table whose bytes are those that were written: names and types lie outside parquet's own checksums."""
     import pandas as pd
     import pyarrow as arrow
 
     try:
-        return pd.read_parquet(path, engine="pyarrow", page_checksum_verification=True)
+        if checksum(path) != said:
+            raise StoreError(f"{path} has been altered (its checksum differs). {_AGAIN}")
+        return pd.read_parquet(path, engine="pyarrow")
     except (OSError, ValueError, KeyError, TypeError, arrow.ArrowException) as error:
         raise StoreError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}). {_AGAIN}") from None
 
@@ -224,6 +233,6 @@ def _read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 def _plain(name: str) -> str:
     """A table's name is a file name, never a path."""
-    if not isinstance(name, str) or Path(name).name != name:
+    if Path(name).name != name:
         raise StoreError(f"{name!r} is not the name of a table.")
     return name
