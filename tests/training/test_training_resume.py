@@ -40,7 +40,7 @@ def unbroken(start, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("steps", [[2], [29], [6, 11, 19]])
+@pytest.mark.parametrize("steps", [*(pytest.param([step], marks=pytest.mark.slow) for step in (2, 29)), [6, 11, 19]])
 def test_a_run_killed_after_some_steps_ends_with_the_same_bits(start, unbroken, tmp_path, steps):
     for step in steps:
         assert start(tmp_path, f"kill_at={step}") == -signal.SIGKILL
@@ -48,7 +48,9 @@ def test_a_run_killed_after_some_steps_ends_with_the_same_bits(start, unbroken, 
     _assert_same_run(unbroken, tmp_path)
 
 
-@pytest.mark.parametrize("call", [1, 2, 5])  # weights and optimiser of the checkpoints in turn
+@pytest.mark.parametrize(
+    "call", [2, *(pytest.param(call, marks=pytest.mark.slow) for call in (1, 5))]
+)  # weights and optimiser of the checkpoints in turn
 def test_a_run_killed_while_it_writes_a_checkpoint_ends_with_the_same_bits(start, unbroken, tmp_path, call):
     assert start(tmp_path, f"kill_in={call}") == -signal.SIGKILL
     assert list(tmp_path.glob("checkpoints/.step-*")), "the kill must fall into the writing"
