@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK_BYTES = 1 << 26  # of one chunk of logits
+CHUNK_BYTES = 1 << 25  # of one chunk of logits; of larger ones the system takes the memory back after each use
 
 Rows = Float[Tensor, "row neuron"]
 PerRow = Float[Tensor, " row"]
