@@ -87,10 +87,31 @@ def test_a_folder_of_something_else_is_left_alone(model, tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "precious"
 
 
+SMALL_SHARDS = {"shard_words": 60, "batch_tokens": 64}
+
+
 @pytest.mark.parametrize("write", range(1, 12))
 def test_stopped_between_any_two_writes_it_resumes_to_the_same_bytes(write, model, tmp_path, monkeypatch):
-    settings = {"shard_words": 60, "batch_tokens": 64}
-    expected = contents(extract(model, corpus(), tmp_path / "whole", **settings).path)
+    expected = contents(extract(model, corpus(), tmp_path / "whole", **SMALL_SHARDS).path)
+    cut = stopped(write, model, tmp_path / "cut", monkeypatch)
+    if (cut / "manifest.json").exists():
+        with pytest.raises(StoreError, match="unfinished"):
+            ActivationStore.open(cut)
+    assert contents(extract(model, corpus(), cut, **SMALL_SHARDS).path) == expected
+
+
+@pytest.mark.parametrize("now", [0.0, 4e9])
+def test_the_clock_may_jump_while_a_run_is_stopped(now, model, tmp_path, monkeypatch):
+    expected = contents(extract(model, corpus(), tmp_path / "whole", **SMALL_SHARDS).path)
+    cut = stopped(7, model, tmp_path / "cut", monkeypatch)
+    for path in [cut, *cut.rglob("*")]:
+        os.utime(path, (now, now))
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert contents(extract(model, corpus(), cut, **SMALL_SHARDS).path) == expected
+
+
+def stopped(write, model, folder, monkeypatch):
+    """The folder of an extraction that was stopped when it began its n-th file."""
     original, count = store_module.whole_file, [0]
 
     def dying(path):
@@ -103,11 +124,8 @@ def test_stopped_between_any_two_writes_it_resumes_to_the_same_bytes(write, mode
         patched.setattr(store_module, "whole_file", dying)
         patched.setattr(store_module, "write_json", lambda p, v: _write_json(dying, p, v))
         with pytest.raises(KeyboardInterrupt):
-            extract(model, corpus(), tmp_path / "cut", **settings)
-    if (tmp_path / "cut" / "manifest.json").exists():
-        with pytest.raises(StoreError, match="unfinished"):
-            ActivationStore.open(tmp_path / "cut")
-    assert contents(extract(model, corpus(), tmp_path / "cut", **settings).path) == expected
+            extract(model, corpus(), folder, **SMALL_SHARDS)
+    return folder
 
 
 def _write_json(whole_file, path, value):

@@ -18,8 +18,7 @@ def test_ten_losses_and_three_ablations_are_rows():
 
 def test_every_row_of_a_table_is_distilled_and_compared(values, tmp_path):
     config = values(optimiser={"steps": 1})
-    run = study_distillation(config, tmp_path, tables=["4.8"], device="cpu", progress=False)
-    scores = run.tables["scores"]
+    scores = study_distillation(config, tmp_path, tables=["4.8"], device="cpu", progress=False).frame
     assert set(scores["row"]) == set(TABLES["4.8"])
     parameters = scores.groupby("row")["parameters"].first()
     assert parameters["monoshot"] < parameters["monoshot-without-sharing"]
@@ -34,7 +33,7 @@ def test_other_texts_in_the_same_files_are_another_study(values, tmp_path):
     out = tmp_path / "study"
     identity = {"config": _base(config), "tables": ["4.8"], **_sources(_base(config))}
     write_run(out, Run("study distillation", identity, {}, {}))
-    assert study_distillation(config, out, tables=["4.8"], device="cpu").summary == {}  # the finished one
+    assert study_distillation(config, out, tables=["4.8"], device="cpu").run.summary == {}  # the finished one
     text = Path(next(iter(config["texts"].values())))
     text.write_text(text.read_text(encoding="utf-8") + "One more line .\n", encoding="utf-8")
     with pytest.raises(StoreError, match="holds another run"):

@@ -64,7 +64,7 @@ def main() -> int:
         _in_child(lambda: write_world(root / "world"), root / "world.log")
         commands = [c for c in COMMANDS if not options.only or c.name in options.only.split(",")]
         tallies = kill_all(commands, root, Random(options.seed), options.kills, options.seconds)
-    return _say(tallies)
+    return _say(tallies, options.kills)
 
 
 def kill_all(commands: list[Command], root: Path, random: Random, kills: int, seconds: float) -> dict[str, Tally]:
@@ -250,7 +250,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _say(tallies: dict[str, Tally]) -> int:
+def _say(tallies: dict[str, Tally], asked: int) -> int:
     for name, tally in tallies.items():
         print(
             f"{name:20} {tally.kills:>5} kills {tally.runs:>4} runs {tally.seconds:>7.1f} s  {len(tally.wrong)} wrong"
@@ -260,6 +260,8 @@ def _say(tallies: dict[str, Tally]) -> int:
             print(f"{name}: {fault}")
     kills, wrong = (sum(x) for x in zip(*((t.kills, len(t.wrong)) for t in tallies.values()), strict=True))
     print(f"{kills:,} kills, {wrong} wrong results")
+    if kills < asked:
+        print(f"Of {asked:,} kills that were asked for the time allowed {kills:,}.")
     return bool(wrong)
 
 

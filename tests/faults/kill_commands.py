@@ -8,6 +8,8 @@ from pathlib import Path
 import yaml
 
 from made_stores import conllu
+from residuum import adapt
+from residuum.adaptation import AdaptationSettings
 from residuum.samples import sample, sample_text
 from teachers import save_teacher, write_texts
 from tiny import save_model
@@ -30,6 +32,7 @@ class Command:
 
 COMMANDS = (
     Command("extract", "extract {w}/bert {w}/en.conllu --shard-words 16 --batch-tokens 64 --attention"),
+    Command("extract workers", "extract {w}/bert {w}/en.conllu --shard-words 16 --batch-tokens 64 --workers 2"),
     Command("compare", "compare {w}/bert {w}/other --corpus {w}/en.conllu --measures paper,attention --workers 1"),
     Command("diff", f"diff {{w}}/bert {{w}}/other --corpus {{w}}/en.conllu --tasks upos --workers 1 {QUICK}"),
     Command("redundancy", f"redundancy {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
@@ -61,6 +64,10 @@ COMMANDS = (
         "evaluate retrieval",
         "evaluate retrieval {w}/xlmr {w}/texts/en.txt --translations {w}/texts/tr.txt --device cpu",
     ),
+    Command(
+        "evaluate adapted",
+        "evaluate adapted {w}/adapted/full-source/tr/seed-0 {w}/nli/test-tr.tsv --device cpu",
+    ),
     Command("evaluate perplexity", "evaluate perplexity {w}/teacher en={w}/texts/en.txt --device cpu"),
 )
 
@@ -82,6 +89,17 @@ def write_world(folder: Path) -> None:
     for language, part in (("en", "train"), ("en", "dev"), ("tr", "train"), ("tr", "dev"), ("tr", "test")):
         text = sample_text("nli", language=language, size=12, split=part)
         (folder / "nli" / f"{part}-{language}.tsv").write_text(text, encoding="utf-8")
+    students = {"source": folder / "xlmr", "target": {"tr": folder / "turkish"}}
+    adapt(
+        **students,
+        task="sentence",
+        data=folder / "nli",
+        out=folder / "adapted",
+        strategy="full-source",
+        settings=AdaptationSettings(epochs=1.0, batch_size=8),
+        device="cpu",
+        progress=False,
+    )
     (folder / "distill.yaml").write_text(yaml.safe_dump(_distillation(folder, texts)))
     (folder / "pretrain.yaml").write_text(yaml.safe_dump(_pretraining(texts)))
 

@@ -1,5 +1,6 @@
 """The retrieval and correlation steps of the study on monolingual students, with copies of a teacher as students."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from residuum.studies.commands import CURVE, distillation_config
 from residuum.studies.declarations import step_name
 from residuum.studies.kits import Kit
 from residuum.studies.sample_data import SampleData
-from residuum.studies.scales import Scale
+from residuum.studies.scales import SCALES, Scale
 
 TINY = Scale("sample", 12, 16, 12, 2, 1.0, 16, 5e-4, 1, 2, 2, 12, 4)
 SCORES = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.55}
@@ -55,3 +56,11 @@ def test_a_distillation_of_a_study_is_scored_along_the_way_on_translations_of_ea
     pairs = kit.data.pairs()[0]
     assert Path(first).read_text(encoding="utf-8").splitlines() == list(pairs.source)
     assert Path(second).read_text(encoding="utf-8").splitlines() == list(pairs.target)
+
+
+def test_a_narrow_teacher_learns_by_a_larger_rate_and_another_by_that_of_the_thesis(kit):
+    small = replace(kit, scale=SCALES["small"])
+    assert monolingual._learning(small).learning_rate == monolingual._learning(small).few_shot_learning_rate == 5e-4
+    wide = replace(small, models={"xlm-r": "xlm-roberta-base"})
+    assert monolingual._learning(wide).learning_rate is None
+    assert monolingual._learning(wide).few_shot_learning_rate == 2e-5

@@ -110,5 +110,5 @@ def study_distillation(
     if only_estimated(estimate, max_memory, cost):
         return
     found = run(config, out, tables=names(tables), device=device, fresh=fresh, say=typer.echo)
-    for row in found.tables["scores"].to_dict("records"):
+    for row in found.frame.to_dict("records"):
         typer.echo(f"{row['row']}: {row['score']} {row['subject']} {row['value']:.4g}")

@@ -98,6 +98,16 @@ def model_family(source: str | Path) -> str:
     return family
 
 
+NARROW = 384
+"""Models below this width, such as the sample teacher, learn by a larger rate than the documents' models."""
+
+
+def is_narrow(source: str | Path) -> bool:
+    """Whether a model is far smaller than those of the documents, by its config."""
+    width = _config(source).get("hidden_size", NARROW)
+    return isinstance(width, int) and width < NARROW
+
+
 def block_count(source: str | Path) -> int:
     """How many blocks a model has, by its config; 12 where it is not at hand."""
     from residuum.models import MOST_BLOCKS

@@ -18,7 +18,7 @@ from residuum.models import Model, from_transformers
 from residuum.results import Run, read_run
 from residuum.studies.commands import distillation_config
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Step, step_name
-from residuum.studies.kits import Kit, block_count
+from residuum.studies.kits import Kit, block_count, is_narrow
 from residuum.studies.monolingual_findings import (
     alignment_goes_with_scores,
     bottom_layers_are_the_best_subset,
@@ -32,12 +32,14 @@ from residuum.studies.monolingual_findings import (
     teacher_start_helps,
 )
 from residuum.studies.monolingual_students import study_distillation
+from residuum.studies.scales import SCALES
 from residuum.studies.verdicts import Rule
 from residuum.surgery import keep_layers, kept_layers
 
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
 STUDENTS = {"aligned": ALIGNED, "unaligned": SHOT}  # steps of retrieval, and whose students look
 FEW_SHOT = {"sample": (10,), "small": (10, 100), "paper": (10, 100, 500)}
+FEW_SHOT_EPOCHS = {"sample": 2.0, "small": 10.0}  # the thesis: 50
 ONE_OF_EACH = ("bitfit-target", "sparse-delta", "freeze+2", "full-source", "full-target")
 ADAPTERS = ("adapter-source", "adapter-target", "adapter-joint")
 FEWEST = ("bitfit-target", "full-source", "full-target")
@@ -195,20 +197,22 @@ def _adapt(task: str, variant: str, kit: Kit) -> Run:
 
 
 def _learning(kit: Kit) -> AdaptationSettings:
-    """The thesis' settings, with fewer epochs below its size; the small teacher learns by a larger rate."""
+    """The thesis' settings, with fewer epochs below its size; a narrow teacher learns by a larger rate."""
     scale = kit.scale
     if scale.name == "paper":
         return AdaptationSettings()
-    rate = scale.learning_rate if scale.name == "sample" else None
-    return AdaptationSettings(
-        epochs=scale.epochs, batch_size=scale.batch_size, learning_rate=rate, few_shot_epochs=scale.epochs
+    settings = AdaptationSettings(
+        epochs=scale.epochs, batch_size=scale.batch_size, few_shot_epochs=FEW_SHOT_EPOCHS[scale.name]
     )
+    rate = SCALES["sample"].learning_rate
+    narrow = is_narrow(kit.models[kit.first])
+    return replace(settings, learning_rate=rate, few_shot_learning_rate=rate) if narrow else settings
 
 
 def _losses(kit: Kit) -> Run:
     tables, out = TABLES[kit.scale.name], kit.out / "losses"
     config = {**distillation_config(kit), "preset": SHOT}
-    return study_distillation(config, out, tables=tables, device=kit.device, fresh=kit.fresh, progress=False)
+    return study_distillation(config, out, tables=tables, device=kit.device, fresh=kit.fresh, progress=False).run
 
 
 MONOLINGUAL = Document(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from residuum.distillation.distilling import plan, run_identity
 from residuum.distillation.presets import TABLE_4_7
 from residuum.distillation.settings import read_settings
 from residuum.errors import SettingError
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Result, Run, finished_run, write_run
 from residuum.surgery import files_fingerprint
 
 TABLES: dict[str, dict[str, dict[str, Any]]] = {
@@ -29,6 +29,18 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class DistillationTables(Result):
+    """The scores of the students of every row, side by side."""
+
+    run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """row, score, subject, value and parameters."""
+        return self.run.tables["scores"]
+
+
 def study_distillation(
     config: str | Path | Mapping[str, Any],
     out: str | Path,
@@ -38,7 +50,7 @@ def study_distillation(
     fresh: bool = False,
     progress: bool = True,
     say: Callable[[str], object] = lambda line: None,
-) -> Run:
+) -> DistillationTables:
     """Distil once for each row of the tables, all from the settings of `config`, and put the scores side by side.
 
     `config` is one of `distill`; its preset is replaced by each row's. Rows that are done are not done again.
@@ -47,7 +59,7 @@ def study_distillation(
     rows = _rows(tables)
     identity = {"config": base, "tables": list(tables), **_sources(base)}
     if run := finished_run(out, "study distillation", identity, fresh=fresh):
-        return run
+        return DistillationTables(run)
     found = []
     for name, changes in rows.items():
         say(f"{name} …")
@@ -57,7 +69,7 @@ def study_distillation(
         found.append(final.assign(row=name, parameters=parameters)[["row", "score", "subject", "value", "parameters"]])
     run = Run("study distillation", identity, {"rows": len(rows)}, {"scores": pd.concat(found, ignore_index=True)})
     write_run(out, run)
-    return run
+    return DistillationTables(run)
 
 
 def study_distillation_cost(
