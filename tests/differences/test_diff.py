@@ -12,6 +12,8 @@ from labelled_text import labelled_text
 import residuum
 from residuum.corpus import Corpus
 from residuum.differences import diff, work
+from residuum.differences.probing import probed_at_once
+from residuum.engine import run_tasks
 from residuum.errors import StoreError
 from residuum.maths.probing import Recipe
 from residuum.models import Model
@@ -184,3 +186,26 @@ def test_tasks_of_whole_sentences_are_compared_without_attention(models):
     assert "sentence is about sentences" in result.run.summary["left out"]
     assert (result.frame["change"] == 0).all()
     assert result.scores["control"].isna().all()
+
+
+def test_models_are_probed_beside_each_other_where_no_workers_are_asked_for(models, text, result, monkeypatch):
+    engines = []
+
+    def watched(task, arguments, engine):
+        engines.append(engine)
+        return run_tasks(task, arguments, engine)
+
+    monkeypatch.setattr(work, "run_tasks", watched)
+    monkeypatch.setattr("residuum.differences.probing.worker_count", lambda workers: 2)
+    again = diff(models, text, TASKS, progress=False, **{**QUICK, "workers": None})
+    assert [engine.workers for engine in engines] == [2]
+    for name in ("scores", "minimal", "selection"):
+        numbers = [run.tables[name].select_dtypes("number") for run in (again.run, result.run)]
+        pd.testing.assert_frame_equal(*numbers, check_exact=False, rtol=0.02, atol=0.02)
+
+
+def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):
+    monkeypatch.setattr("residuum.differences.probing.worker_count", lambda workers: 4)
+    assert probed_at_once([100, 300, 200], 10**6) == 3
+    assert probed_at_once([100, 300, 200], 2 * 8 * 300) == 2
+    assert probed_at_once([100, 300, 200], 300) == 1

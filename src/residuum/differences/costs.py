@@ -18,7 +18,7 @@ from residuum.comparison.comparing import ATTENTION
 from residuum.costs import Cost, Step, clustering_step, moments_step, spread
 from residuum.differences.differing import possible_measures
 from residuum.differences.models import NamedSource, named_sources, read_models
-from residuum.differences.probing import RUNGS
+from residuum.differences.probing import RUNGS, probed_at_once
 from residuum.differences.settings import MEASURES, SHARES
 from residuum.differences.texts import CorpusSource, TaskChoice, Text, read_texts
 from residuum.engine import Engine, Workers, as_engine, cut_into_tasks, worker_count
@@ -65,7 +65,9 @@ def diff_cost(
             _comparable(tried), measures=chosen, groups=groups, workers=wide, times=_longer(tried, texts[0])
         )
         steps += [replace(step, name=f"similarity: {step.name}") for step in compared.steps]
-    probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), max_memory, engine)
+    sizes = [_n_rows(text) * one.layout.n_neurons for one in tried for text in texts]
+    at_once = probed_at_once(sizes, max_memory) if workers is None else 1
+    probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), max_memory, engine, at_once)
     steps += [step for one in tried for step in probing.steps(one)]
     words, names = sum(text.corpus.n_words for text in texts), ", ".join(source.name for source in named)
     return Cost(f"{names}: {words:,} words", tuple(steps), wide.width, wide.client is not None)
@@ -125,13 +127,16 @@ def _comparable(tried: Sequence[_Tried]) -> list[ActivationStore]:
 def _longer(tried: Sequence[_Tried], text: Text) -> float:
     """How many times longer the first text is than what was read of it."""
     sampled = next((one for one in tried if one.reading), None)
-    rows = text.corpus.n_words if text.unit == "word" else len(text.corpus)
-    return 1.0 if sampled is None else rows / sampled.stores[0].n_rows
+    return 1.0 if sampled is None else _n_rows(text) / sampled.stores[0].n_rows
+
+
+def _n_rows(text: Text) -> int:
+    return text.corpus.n_words if text.unit == "word" else len(text.corpus)
 
 
 @dataclass(frozen=True, eq=False)
 class _Probing:
-    """Clusters and probes of one model after the other."""
+    """Clusters of one model after the other, and probes of some at a time."""
 
     texts: Sequence[Text]
     shares: tuple[float, ...]
@@ -139,6 +144,7 @@ class _Probing:
     recipe: Recipe
     max_memory: int
     engine: Engine
+    at_once: int
 
     def steps(self, model: _Tried) -> list[Step]:
         layout, n = model.layout, model.layout.n_neurons
@@ -151,8 +157,11 @@ class _Probing:
         for text in self.texts:
             for task in text.tasks:
                 training = Training(_labelled(model, text, task), self.recipe, self.max_memory, self.engine)
-                parts += self._of_task(training, task.name)
+                parts += [self._beside_others(step) for step in self._of_task(training, task.name)]
         return [replace(part, name=f"{model.name}: {part.name}") for part in parts]
+
+    def _beside_others(self, step: Step) -> Step:
+        return step if self.at_once == 1 else replace(step, tasks=self.at_once, at_once=self.at_once)
 
     def _of_task(self, training: Training, task: str) -> list[Step]:
         """Each layer and all of them; top and bottom neurons; the rungs of the minimal set, all of them at most."""

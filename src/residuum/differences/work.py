@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from tqdm import tqdm
 
 from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room
+from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
 from residuum.differences.models import ReadModel
-from residuum.differences.probing import probe_tasks
+from residuum.differences.probing import probe_tasks, probed_at_once
 from residuum.differences.settings import Settings
 from residuum.differences.texts import Text
-from residuum.engine import Workers
+from residuum.engine import HERE, Engine, Workers, run_tasks
 from residuum.redundancies.general import general_redundancy
 from residuum.redundancies.settings import Settings as ClusterSettings
 from residuum.results import Run, finished_step
@@ -44,7 +46,7 @@ class Work:
         """The summary and the tables."""
         similarity = self._similarity()
         clustered = [self._clustered(number) for number in range(len(self.models))]
-        probed = [[self._probed(m, t) for t in range(len(self.texts))] for m in range(len(self.models))]
+        probed = self._probed()
         tables = self._task_tables(probed) | self._model_tables(similarity, clustered) | {"audit": self._audit()}
         return self._summary(tables, similarity, left_out), tables
 
@@ -79,13 +81,25 @@ class Work:
 
         return finished_step(self.steps, f"clusters-{number}", compute)
 
-    def _probed(self, number: int, text: int) -> Run:
-        store = self.models[number].stores[text]
-        return finished_step(
-            self.steps,
-            f"probes-{number}-{text}",
-            lambda: probe_tasks(store, self.texts[text], self.settings, self.max_memory, self.workers, self.say),
-        )
+    def _probed(self) -> list[list[Run]]:
+        """The probes of every model and text: some at a time, each by one thread, unless workers were asked for."""
+        stores = [store for model in self.models for store in model.stores]
+        sizes = [store.n_rows * sum(store.widths) for store in stores]
+        at_once = probed_at_once(sizes, self.max_memory) if self.workers is None else 1
+        names = [f"probes-{m}-{t}" for m in range(len(self.models)) for t in range(len(self.texts))]
+        texts = self.texts * len(self.models)
+        if at_once == 1:
+            task = partial(_probe_step, say=self.say, workers=self.workers)
+        else:
+            self.say(f"Probes of {len(stores)} readings, {at_once} at a time.")
+            task = _probe_step
+        room = self.max_memory // at_once
+        arguments = [
+            (self.steps, name, store, text, self.settings, room)
+            for name, store, text in zip(names, stores, texts, strict=True)
+        ]
+        runs = run_tasks(task, arguments, HERE if at_once == 1 else Engine(at_once))
+        return [[next(runs) for _ in self.texts] for _ in self.models]
 
     def _task_tables(self, probed: list[list[Run]]) -> dict[str, pd.DataFrame]:
         """The tables of all models and tasks, and the change from the base."""
@@ -159,3 +173,17 @@ class Work:
             **({"left out": left_out} if left_out else {}),
             "notes": [note for text in self.texts for note in text.notes],
         }
+
+
+def _probe_step(
+    steps: Path,
+    name: str,
+    store: ActivationStore,
+    text: Text,
+    settings: Settings,
+    max_memory: int,
+    *,
+    say: Say = lambda line: None,
+    workers: Workers = None,
+) -> Run:
+    return finished_step(steps, name, lambda: probe_tasks(store, text, settings, max_memory, workers, say))
