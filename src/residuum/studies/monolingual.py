@@ -172,7 +172,7 @@ def _mean_score(variant: str, kit: Kit) -> float:
 def _adapt(task: str, variant: str, kit: Kit) -> Run:
     named, corpora = kit.data.transfers[task]
     targets = kit.data.targets()
-    few: dict[str, Any] = {"few_shot": FEW_SHOT[kit.scale.name], "draws": 1 if kit.scale.name == "sample" else 3}
+    few = _few_shot(kit, variant)
     strategies = {"sample": FEWEST, "small": (*ADAPTERS, *ONE_OF_EACH), "paper": "all"}[kit.scale.name]
     chosen: dict[str, Any] = {"language": targets, "strategy": "full-target", **few}
     source = kit.models[kit.first]
@@ -194,6 +194,13 @@ def _adapt(task: str, variant: str, kit: Kit) -> Run:
         **chosen,
         **kit.options,
     ).run
+
+
+def _few_shot(kit: Kit, variant: str) -> dict[str, Any]:
+    """Few examples of the target language: below the thesis' size of the teacher and the students alone, drawn once."""
+    if kit.scale.name == "paper":
+        return {"few_shot": FEW_SHOT["paper"], "draws": 3}
+    return {"few_shot": FEW_SHOT[kit.scale.name], "draws": 1} if variant in ("teacher", SHOT) else {}
 
 
 def _learning(kit: Kit) -> AdaptationSettings:
