@@ -66,7 +66,7 @@ COMMANDS = (
     ),
     Command(
         "evaluate adapted",
-        "evaluate adapted {w}/adapted/full-source/tr/seed-0 {w}/nli/test-tr.tsv --device cpu",
+        "evaluate adapted {w}/adapted/full-source/seed-0 {w}/nli/test-tr.tsv --device cpu",
     ),
     Command("evaluate perplexity", "evaluate perplexity {w}/teacher en={w}/texts/en.txt --device cpu"),
 )
