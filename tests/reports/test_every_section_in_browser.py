@@ -12,7 +12,12 @@ from residuum.reports.sections import SECTIONS
 
 NASTY = "<img src=x onerror='window.ran=1'><b>%{z}</b></script><script>window.ran=1</script>"
 SLOW = pytest.mark.slow
-READERS = [(1280, False), pytest.param((1280, True), marks=SLOW), pytest.param((390, False), marks=SLOW), (390, True)]
+READERS = [
+    pytest.param((1280, False), marks=SLOW),
+    pytest.param((1280, True), marks=SLOW),
+    pytest.param((390, False), marks=SLOW),
+    (390, True),
+]
 # Figures without anything in them: no line, dot, bar or cell.
 EMPTY = """((section) => Array.from(section.querySelectorAll('.plot'))
   .filter((plot) => !plot.querySelector('.trace, .heatmaplayer image, .points, .bars, .boxes'))

@@ -36,6 +36,7 @@ def kit(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_retrieval_of_all_models_is_correlated_with_what_they_score(kit):
     kinds = ("retrieval", "aligned", "unaligned", "single", "correlate")
     found = {step.name: step.work(kit) for step in monolingual.MONOLINGUAL.steps(kit) if step.kind in kinds}
