@@ -126,12 +126,15 @@ def test_rows_that_are_not_in_the_shards_are_missed_at_once(store):
         claimed.shard(0)
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", ""])
-def test_no_table_of_a_result_lies_outside_its_folder(tmp_path, name):
+@pytest.mark.parametrize(
+    "tables",
+    [*({name: "0"} for name in ("../secret", "/etc/passwd", "a/b", "..", "")), ["../secret"], {"a": 3}, [3], None],
+)
+def test_no_table_of_a_result_lies_outside_its_folder(tmp_path, tables):
     write_run(tmp_path, Run("compare", {}, tables={"similarity": pd.DataFrame({"a": [1]})}))
     record = json.loads((tmp_path / "result.json").read_text())
-    (tmp_path / "result.json").write_text(json.dumps({**record, "tables": {name: "0"}}))
-    with pytest.raises(StoreError, match=r"is not the name of a table|cannot be read"):
+    (tmp_path / "result.json").write_text(json.dumps({**record, "tables": tables}))
+    with pytest.raises(StoreError, match=r"is not the name of a table|tables[.a]*: found|cannot be read"):
         read_run(tmp_path)
 
 
