@@ -3,7 +3,6 @@
 import time
 
 import pytest
-from browser import browsing, find_browser
 from report_runs import MEASURES, comparison_run
 from study_runs import write_study
 
@@ -26,15 +25,6 @@ def path(tmp_path_factory):
     for name in STUDIES:
         runs += write_study(folder / name, name)
     return report(runs, folder / "report.html", title="A demo")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    executable = find_browser()
-    if executable is None:
-        pytest.skip("no Chromium is installed")
-    with browsing(executable, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture(params=READERS, ids=lambda reader: f"{reader[0]} {'dark' if reader[1] else 'light'}")

@@ -4,7 +4,6 @@ import base64
 
 import pandas as pd
 import pytest
-from browser import browsing, find_browser
 from every_run import every_run
 
 from residuum.reports import report
@@ -35,12 +34,8 @@ def path(runs, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    executable = find_browser()
-    if executable is None:
-        pytest.skip("no Chromium is installed")
-    with browsing(executable, tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
+def page(browser):
+    return browser
 
 
 def test_no_command_is_left_out(runs):

@@ -2,7 +2,6 @@
 
 import pandas as pd
 import pytest
-from browser import browsing, find_browser
 from report_runs import comparison_run
 
 from residuum.reports import report
@@ -22,19 +21,15 @@ def page(tmp_path_factory):
     return report([compared, folder], root / "report.html")
 
 
-def test_no_name_becomes_an_element_or_runs(page, tmp_path):
-    executable = find_browser()
-    if executable is None:
-        pytest.skip("no Chromium is installed")
-    with browsing(executable, tmp_path / "profile") as browser:
-        browser.open(page)
-        browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
-        assert browser.run("window.ran === undefined")
-        foreign = "main img[src=x], main script:not(.data), main u"
-        assert browser.run(f"document.querySelectorAll('{foreign}').length") == 0
-        assert browser.run("Array.from(document.links).filter((a) => a.href.startsWith('javascript')).length") == 0
-        assert browser.run("document.body.textContent").count("window.ran=1") > 3
-        assert [error for error in browser.errors if "Content Security Policy" not in error] == []
+def test_no_name_becomes_an_element_or_runs(page, browser):
+    browser.open(page)
+    browser.run("for (const details of document.querySelectorAll('details')) details.open = true")
+    assert browser.run("window.ran === undefined")
+    foreign = "main img[src=x], main script:not(.data), main u"
+    assert browser.run(f"document.querySelectorAll('{foreign}').length") == 0
+    assert browser.run("Array.from(document.links).filter((a) => a.href.startsWith('javascript')).length") == 0
+    assert browser.run("document.body.textContent").count("window.ran=1") > 3
+    assert [error for error in browser.errors if "Content Security Policy" not in error] == []
 
 
 def test_the_page_itself_forbids_scripts_that_are_not_its_own(page):

@@ -4,7 +4,6 @@ import time
 
 import pandas as pd
 import pytest
-from browser import browsing, find_browser
 from report_runs import MEASURES, comparison_run
 
 from residuum.reports import report
@@ -20,15 +19,6 @@ def path(tmp_path_factory):
     words = pd.DataFrame({"word": ["b", None, "a,\"'", NASTY] * 30, "count": [10, 9, 100, None] * 30})
     counting = Run("count", {NASTY: NASTY}, {"best": NASTY}, {NASTY[:4]: words})
     return report([comparison, counting], tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    executable = find_browser()
-    if executable is None:
-        pytest.skip("no Chromium is installed")
-    with browsing(executable, tmp_path_factory.mktemp("profile")) as page:
-        yield page
 
 
 @pytest.fixture
