@@ -37,7 +37,7 @@ KEEP = 0.99
 """The share of all layers' score that is enough for one layer (Dalvi et al. 2020)."""
 RUNGS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
 """The shares of neurons that are tried as a minimal set: the same in every model, so that sizes compare."""
-AT_ONCE = 6  # of these: the larger ones cost most, and are seldom needed
+AT_ONCE = 6  # of these: the larger ones cost most, and are tried only where the smaller do not suffice
 COPIES = 2  # of the words of a reading: as features, and those of the neurons that some probes need
 Say = Callable[[str], object]
 
@@ -45,7 +45,7 @@ Say = Callable[[str], object]
 def probed_at_once(sizes: Sequence[int], max_memory: int) -> int:
     """How many readings, of so many activations each, are probed at a time: as there are cores, and room for all.
 
-    The steps of small probes are too short to gain from threads; two models beside each other take half the time.
+    The steps of small probes are too short to gain from threads, so that each is given one.
     """
     return max(1, min(worker_count(None), len(sizes), max_memory // (COPIES * 4 * max(sizes))))
 

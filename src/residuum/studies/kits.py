@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _COPY = "Copy the model again."
+NARROW = 384
+"""Models below this width, such as the sample teacher, learn by a larger rate than the documents' models."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +98,6 @@ def model_family(source: str | Path) -> str:
     if not isinstance(family, str):
         raise ModelError(f"{source}/config.json has model_type {str(family)[:60]}; expected a name. {_COPY}")
     return family
-
-
-NARROW = 384
-"""Models below this width, such as the sample teacher, learn by a larger rate than the documents' models."""
 
 
 def is_narrow(source: str | Path) -> bool:
