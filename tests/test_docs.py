@@ -6,6 +6,7 @@ a title is a file of that name, a `pycon` block is a doctest, and a `python` blo
 """
 
 import doctest
+import html
 import importlib.util
 import os
 import re
@@ -189,6 +190,11 @@ def test_the_site_builds_and_asks_no_other_host_for_anything(tmp_path):
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"(\w+:[^\"]*)|<link[^>]* href=\"(\w+:[^\"]*)", text)
         assert not loaded, f"{page.name} loads {loaded}"
+    examples = (tmp_path / "examples.html").read_text(encoding="utf-8")
+    shown = html.unescape(re.sub(r"<[^>]+>", "", examples))
+    for script in (ROOT / "examples").glob("*.py"):
+        last = script.read_text(encoding="utf-8").rstrip().splitlines()[-1]
+        assert last in shown, f"the page of examples does not show {script.name}"
 
 
 def site_settings() -> dict:
