@@ -77,6 +77,14 @@ def test_commands_take_an_address(stores):
     assert compare(["memory://bucket/acts"], **settings).frame.equals(compare([here], **settings).frame)
 
 
+def test_a_result_is_not_written_to_a_folder_that_is_called_like_an_address(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["probe", "model", "text.conllu", "--task", "upos", "--out", "s3://bucket/run"])
+    assert refused.exit_code == 2
+    assert "s3://bucket/run is an address; results go to a folder of this machine" in refused.output.replace("\n", " ")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_worker_is_told_the_address_and_not_the_copy(stores):
     _, there = stores
     assert there.__reduce__()[1][0] == "memory://bucket/acts"

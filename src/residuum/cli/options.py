@@ -1,5 +1,6 @@
 """The options and arguments that several commands share."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +11,17 @@ CorpusPath = Annotated[
     str,
     typer.Argument(help="A treebank, column file, table, text file, folder of splits or hub name.", metavar="CORPUS"),
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")]
+
+
+def local_folder(place: Path) -> Path:
+    """The folder itself; an address, of which `Path` makes one slash of two, would become a folder of that name."""
+    if re.match(r"\w{2,}:/", place.as_posix()):
+        found = place.as_posix().replace(":/", "://", 1)
+        raise typer.BadParameter(f"{found} is an address; results go to a folder of this machine (stores need not).")
+    return place
+
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", callback=local_folder)]
 Format = Annotated[str | None, typer.Option(help="The corpus' format, where its name does not tell.")]
 Split = Annotated[str | None, typer.Option(help="Which part of the corpus: train, dev or test.")]
 Limit = Annotated[int | None, typer.Option(help="Read only the first sentences.", min=1)]
