@@ -30,6 +30,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
 
 def test_what_a_killed_process_left_is_cleared(tmp_path):
     (tmp_path / ".shard.123.part").write_text("half")
+    (tmp_path / ".tmpMUooze").write_text("half a tensor file, by the name that safetensors gives it")
     (tmp_path / "kept.part").write_text("a user's own")
     remove_temporaries(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["kept.part"]

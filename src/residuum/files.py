@@ -25,6 +25,8 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 TEMPORARY = ".part"
+LEFTOVERS = (f".*{TEMPORARY}", ".tmp??????")
+"""What a killed process may leave: our own names, and those that safetensors writes to before it renames."""
 _held: dict[Path, int] = {}
 
 
@@ -153,7 +155,7 @@ def files_for(folder: Path) -> Iterator[Path]:
 
 def remove_temporaries(folder: Path) -> None:
     """Clear what a killed process left half-written."""
-    for leftover in folder.glob(f".*{TEMPORARY}"):
+    for leftover in [found for pattern in LEFTOVERS for found in folder.glob(pattern)]:
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
         else:
