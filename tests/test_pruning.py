@@ -12,6 +12,7 @@ from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
 from residuum.maths.similarity import similarity
 from residuum.models import from_transformers
+from residuum.probes import probe
 from residuum.pruning import prune
 from residuum.reports.sections import section
 from residuum.results import read_run
@@ -82,6 +83,11 @@ def test_probe_gain_measures_what_each_layer_adds(deep, tmp_path):
     values = result.frame.set_index("layer")["value"]
     dropped = values[~values.index.isin(result.kept)]
     assert sorted(dropped) == sorted(values)[:2]
+    model = from_transformers(*load_whole(deep))
+    scores = probe(model, treebank, "upos", seeds=1, subsets=False, random_twin=False).frame
+    of_layers = scores.loc[scores["layer"].notna(), "dev"].to_numpy()
+    np.testing.assert_allclose(values, np.diff(of_layers), atol=1e-9)
+    assert np.diff(of_layers).any(), "the sign could not be told"
 
 
 def test_another_text_at_the_same_path_is_another_run(deep, tmp_path):

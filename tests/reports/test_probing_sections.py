@@ -121,7 +121,7 @@ def test_the_front_says_what_all_layers_and_which_layers_know():
         "Found as well as by all layers together: OFTEN by layers 1–2. By no single layer: RARE."
     )
     assert "With random weights the model scores 0.450." in texts["All layers together"]
-    assert texts["Unseen labels"].startswith("2 test examples")
+    assert texts["Data"] == "x was cut by seed 0."
     assert shown.facts["training examples"] == "1,234"
 
 

@@ -52,9 +52,21 @@ def test_the_findings_have_the_numbers():
     assert "Not enough" not in found
 
 
-def test_narrowing_that_costs_accuracy_is_said_not_to_pay():
-    found = {finding.topic: finding.text for finding in section(transfer_run()).findings}
-    assert "0.900 instead of 0.900, 2.00 ms a text instead of 3.00: it does not pay" in found["Narrowing"]
+def narrowing_text(**narrowed) -> str:
+    run = transfer_run()
+    run.tables["steps"].loc[2, list(narrowed)] = list(narrowed.values())
+    return {finding.topic: finding.text for finding in section(run).findings}["Narrowing"]
+
+
+def test_narrowing_that_costs_accuracy_or_saves_no_time_is_said_not_to_pay():
+    worse = narrowing_text(test=0.85, low=0.83, high=0.87)
+    assert "0.850 instead of 0.900, 2.00 ms a text instead of 3.00: it does not pay" in worse
+    assert "0.900 instead of 0.900, 3.50 ms a text instead of 3.00: it does not pay" in narrowing_text(ms=3.5)
+
+
+def test_narrowing_that_is_quicker_and_not_clearly_worse_is_said_to_pay():
+    assert narrowing_text().endswith("0.900 instead of 0.900, 2.00 ms a text instead of 3.00: it pays.")
+    assert narrowing_text(test=0.89, low=0.87, high=0.91).endswith("it pays.")
 
 
 def test_narrowing_that_was_not_measured_says_why():

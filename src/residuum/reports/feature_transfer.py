@@ -84,7 +84,7 @@ def _narrowing_text(what: str, steps: pd.DataFrame) -> str:
     if "narrowed" not in steps.index:
         return f"Dropping hidden dimensions was not measured: {what}."
     narrow, saved = steps.loc["narrowed"], steps.loc["as saved"]
-    pays = narrow["ms"] < saved["ms"] and narrow["low"] >= saved["test"]
+    pays = narrow["ms"] < saved["ms"] and narrow["high"] >= saved["test"]  # quicker, and not clearly worse
     return (
         f"With {what}, {narrow['test']:.3f} instead of {saved['test']:.3f}, {narrow['ms']:.2f} ms a text instead of "
         f"{saved['ms']:.2f}: " + ("it pays." if pays else "it does not pay without further training.")

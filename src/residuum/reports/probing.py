@@ -79,8 +79,6 @@ def _findings(run: Run, rows: list[Row]) -> list[Finding]:
     found = [Finding("All layers together", _oracle_text(run, _oracle(rows))), Finding("Layers", _layer_text(rows))]
     if "class_layers" in run.tables and not (classes := run.tables["class_layers"]).empty:
         found.append(Finding("Classes", class_text(classes)))
-    if unseen := run.summary.get("unseen labels"):
-        found.append(Finding("Unseen labels", f"{count(unseen, 'test example')} have labels that training never saw."))
     return found + [Finding("Data", f"{note}.") for note in run.config.get("notes", [])]
 
 

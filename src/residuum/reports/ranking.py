@@ -99,8 +99,6 @@ def _findings(run: Run) -> list[Finding]:
     ]
     if len(run.tables["agreement"]):
         found.append(Finding("Rankings", _agreement_text(run.tables["agreement"])))
-    if unseen := run.summary.get("test labels unseen in training"):
-        found.append(Finding("Unseen labels", f"{unseen:,} test labels were never seen in training; they are errors."))
     if left_out := run.summary.get("left out"):
         found.append(Finding("Left out", f"{left_out}."))
     return found + [Finding("Data", f"{note}.") for note in run.config.get("notes", [])]
