@@ -53,6 +53,26 @@ def test_words_without_a_label_are_left_out_and_counted(store):
     assert some.labels == tuple(tag for tag in rows if tag != "VERB")
 
 
+def test_labels_that_training_never_saw_are_said_of_dev_and_test(store):
+    labels = [list(row) for row in DATA.tags]
+    plain = labelled_splits(store, labels)
+    assert not any("never saw" in note for note in plain.facts["notes"])
+    for part, label in ((plain.dev, "NEW"), (plain.test, "<b>")):
+        labels[part.sentences[0]][0] = label
+    notes = labelled_splits(store, labels).facts["notes"][-2:]
+    assert notes[0].startswith("1 of ")
+    assert "dev examples have labels that training never saw (NEW)" in notes[0]
+    assert "test examples have labels that training never saw (<b>)" in notes[1]
+
+
+def test_a_part_that_shares_no_label_with_training_is_refused(store):
+    labels = [list(row) for row in DATA.tags]
+    for sentence in np.unique(labelled_splits(store, labels).test.sentences):
+        labels[sentence] = ["X"] * len(labels[sentence])
+    with pytest.raises(DataError, match=r"No label of the test part \(X, …\) is one of the training part \(ADJ, NOUN"):
+        labelled_splits(store, labels)
+
+
 def test_features_that_do_not_fit_are_read_in_windows_and_are_the_same(store):
     whole = examples(store, with_gaps())
     small = whole.features(max_memory=4 * 3 * HIDDEN * 150)

@@ -23,7 +23,7 @@ from residuum.errors import CorpusError, DataError, SettingError
 from residuum.maths.features import Features, ShardedFeatures
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.remote import is_address
-from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole
+from residuum.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole, unseen_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,8 +178,14 @@ class Splits:
             "labels": {part: e.label_fingerprint for part, e in stores.items()},
             "examples": {part: len(e) for part, e in stores.items()},
             "unlabelled": {part: e.n_unlabelled for part, e in stores.items()},
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self._unseen],
         }
+
+    @property
+    def _unseen(self) -> list[str]:
+        if self.regression:
+            return []
+        return unseen_notes(list(self.train.labels), dev=list(self.dev.labels), test=list(self.test.labels))
 
 
 def labelled_splits(
@@ -229,7 +235,7 @@ def labelled_splits(
 
 
 def check_classes(train: Examples, dev: Examples, test: Examples) -> None:
-    """Raise an error where the classes are so many that none can be learnt; numbers have none."""
+    """Raise an error where the classes are too many to be learnt, or not those of training; numbers have none."""
     if isinstance(train.labels, np.ndarray):
         return
     seen = set(train.labels)
@@ -240,6 +246,12 @@ def check_classes(train: Examples, dev: Examples, test: Examples) -> None:
             "expected classes that recur, and at least one example for each. Give more examples, merge rare classes, "
             "or give what is to be predicted as a number with a decimal point."
         )
+    for name, part in (("dev", dev), ("test", test)):
+        if seen.isdisjoint(part.labels):
+            raise DataError(
+                f"No label of the {name} part ({', '.join(sorted(map(str, set(part.labels)))[:3])}, …) is one of the "
+                f"training part ({', '.join(sorted(seen)[:3])}, …); expected the same classes in all parts."
+            )
 
 
 def whole_store(

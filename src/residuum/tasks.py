@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +71,10 @@ def named_task(name: str | Task) -> Task:
     if not name:
         raise SettingError(f"The task has no name; choose one of {', '.join(TASKS)}, or name a corpus' word labels.")
     return TASKS.get(name.lower(), Task(name, name))
+
+
+NAMED_LABELS = 5
+"""Labels that a note names before it goes on with dots."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +153,25 @@ def labels_of(corpus: Corpus, task: Task) -> list[Any]:
     if task.unit == "word":
         return corpus.word_labels(task.label or task.name)
     return corpus.targets(task.label if task.label in corpus.sentence_labels else None)
+
+
+def known_labels(corpus: Corpus, task: Task) -> list[Any]:
+    """A task's labels of a corpus one after another, without words or sentences that have none."""
+    labels = labels_of(corpus, task)
+    flat = [label for row in labels for label in row] if task.unit == "word" else labels
+    return [label for label in flat if label is not None]
+
+
+def unseen_notes(train: Sequence[Any], **held_out: Sequence[Any]) -> list[str]:
+    """In words, how many labels of each other part training never saw; nothing of parts that have none such."""
+    seen, notes = set(map(str, train)), []
+    for part, labels in held_out.items():
+        if unseen := [str(label) for label in labels if str(label) not in seen]:
+            names = sorted(set(unseen))
+            shown = ", ".join(names[:NAMED_LABELS]) + (", …" if len(names) > NAMED_LABELS else "")
+            found = f"{len(unseen):,} of {len(labels):,} {part} examples have labels that training never saw ({shown})"
+            notes.append(f"{found} and count as errors")
+    return notes
 
 
 def check_labels(task: Task, corpus: Corpus) -> None:

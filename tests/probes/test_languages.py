@@ -82,11 +82,22 @@ def test_a_score_is_that_of_a_probe_trained_at_home_on_the_same_neurons(run):
 
 
 def test_held_out_sentences_have_the_same_numbers_in_every_language(run):
-    _, result, corpora = run
-    _, held_out = split_indices(50, (0.9, 0.1), 0)
+    out, result, corpora = run
+    train, held_out = split_indices(50, (0.9, 0.1), 0)
     home = result.frame[(result.frame["language"] == "en")]
     assert (home["words"] == sum(len(corpora[0].sentences[i]) for i in held_out)).all()
     np.testing.assert_allclose(home["score"], home["held_out"])
+    store = ActivationStore.open(out / "activations" / "bert" / "de")
+    abroad = examples(store, corpora[1].labels["upos"]).select(held_out)
+    learnt = examples(ActivationStore.open(out / "activations" / "bert" / "en"), corpora[0].labels["upos"]).select(
+        train
+    )
+    target = class_target(learnt.labels)
+    probes = [Probe("t", None, seed=seed) for seed in (0, 1)]
+    trained = train_probes(learnt.features(), {"t": target}, probes, RECIPE)
+    expected = np.mean([probe.predict(abroad.features()) == target.encode(abroad.labels) for probe in trained])
+    row = result.frame.set_index(["model", "language", "features"]).loc[("bert", "de", "threshold 0")]
+    assert row["held_out"] == pytest.approx(expected, abs=0.01)
     assert result.run.config["sentences"] == {"train": 45, "held out": 5}
 
 

@@ -291,6 +291,9 @@ def test_a_label_unseen_in_training_is_an_error_that_is_counted(store):
     labels[splits.test.sentences[0]][0] = "NEW"
     found = rank_neurons(store, labels, **{**QUICK, "methods": ["lca"]})
     assert found.run.summary["test labels unseen in training"] == 1
+    assert (
+        "test examples have labels that training never saw (NEW) and count as errors" in found.run.config["notes"][-1]
+    )
 
 
 def test_what_was_not_ranked_or_described_is_said(ranking):

@@ -13,7 +13,18 @@ from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus, join_corpora, split_indices
 from residuum.errors import SettingError
 from residuum.examples import PARTS, Splits, examples
-from residuum.tasks import SHARES, Task, check_labels, in_one_piece, labels_of, named_task, read_task, read_whole
+from residuum.tasks import (
+    SHARES,
+    Task,
+    check_labels,
+    in_one_piece,
+    known_labels,
+    labels_of,
+    named_task,
+    read_task,
+    read_whole,
+    unseen_notes,
+)
 
 CorpusSource = Corpus | str | os.PathLike[str]
 TaskChoice = str | Sequence[str | Task] | Mapping[str, CorpusSource | None]
@@ -102,6 +113,8 @@ def read_text(
         notes = corpora.notes
     for task in tasks:
         check_labels(task, whole)
+        labels = [known_labels(whole.select(part), task) for part in cut]
+        notes += tuple(f"{task.name}: {note}" for note in unseen_notes(labels[0], dev=labels[1], test=labels[2]))
     return Text(whole, dict(zip(PARTS, cut, strict=True)), tuple(tasks), notes)
 
 

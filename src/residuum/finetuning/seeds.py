@@ -17,7 +17,7 @@ from residuum.maths.probe_scores import majority_baseline
 from residuum.models import from_transformers, resolve_device
 from residuum.results import Run, read_run, write_run
 from residuum.surgery import files_fingerprint, keep_layers, kept_layers, layer_count, save_whole
-from residuum.tasks import Task, TaskCorpora
+from residuum.tasks import Task, TaskCorpora, unseen_notes
 from residuum.training import (
     Training,
     discard_checkpoints,
@@ -247,7 +247,7 @@ def _result(
         "examples": {part: len(p) for part, p in parts.items()},
         "cut short": {part: p.n_cut for part, p in parts.items()},
         "unlabelled": {part: p.n_unlabelled for part, p in parts.items()},
-        "notes": list(corpora.notes),
+        "notes": [*corpora.notes, *_unseen(pupil.problem, parts)],
         "layers": layer_count(network),
         "parameters": sum(p.numel() for p in network.parameters()),
         "parameters trained": sum(p.numel() for p in network.parameters() if p.requires_grad),
@@ -268,6 +268,14 @@ def _baseline(problem: Problem, parts: dict[str, Part]) -> dict[str, float]:
         return {}
     train, test = (_flat(problem, parts[part].truth) for part in ("train", "test"))
     return {"test majority accuracy": majority_baseline(train, test)}
+
+
+def _unseen(problem: Problem, parts: dict[str, Part]) -> list[str]:
+    """What the other parts ask that training never saw."""
+    if problem.kind in ("regression", "choice"):
+        return []
+    train, dev, test = (_flat(problem, parts[part].truth) for part in ("train", "dev", "test"))
+    return unseen_notes(train, dev=dev, test=test)
 
 
 def _flat(problem: Problem, truth: list[Any]) -> list[str]:
