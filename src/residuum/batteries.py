@@ -29,7 +29,7 @@ from residuum.maths.probe_scores import (
     word_majority_baseline,
 )
 from residuum.maths.probing import Probe, Recipe, TrainedProbe, battery_bytes, predict_probes, train_probes
-from residuum.maths.statistics import Interval, bootstrap
+from residuum.maths.statistics import Interval, bootstrap, bootstrap_ratio
 from residuum.maths.targets import ControlTask, Target, class_target, number_target, varied_control_task
 
 TASK, CONTROL = "task", "control"
@@ -332,9 +332,7 @@ def accuracy_interval(
     _, place = np.unique(sentences, return_inverse=True)
     sizes: Float[np.ndarray, " sentence"] = np.bincount(place).astype(float)
     right: Float[np.ndarray, " sentence"] = np.bincount(place, weights=correct)
-    return bootstrap(
-        lambda chosen: right[chosen].sum() / sizes[chosen].sum(), len(sizes), resamples=resamples, rng=seed
-    )
+    return bootstrap_ratio(right, sizes, resamples=resamples, rng=seed)
 
 
 def pearson_interval(

@@ -20,7 +20,7 @@ from residuum.examples import MEMORY, Splits, labelled_splits, opened, whole_sto
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
 from residuum.maths.selection import layer_subsets
-from residuum.tasks import Task, TaskCorpora, labels_of, named_task, read_task
+from residuum.tasks import Task, TaskCorpora, known_labels, named_task, read_task
 
 if TYPE_CHECKING:
     from residuum.models import Model
@@ -237,7 +237,7 @@ def _of_corpora(
 
     parts = [corpus for _, corpus in corpora.items()]
     extractions = [Extraction.of(model, corpus, layers, Settings(unit=task.unit)) for corpus in parts]
-    labels = [_known_labels(corpus, task) for corpus in parts]
+    labels = [known_labels(corpus, task) for corpus in parts]
     classes = 0 if task.regression else len(set(labels[0]))
     layout = _layout(model, extractions[0].layers)
     return LabelledData(
@@ -254,12 +254,6 @@ def _of_corpora(
 
 def _layout(model: Model, layers: Sequence[int]) -> NeuronLayout:
     return NeuronLayout(tuple(model.widths[layer] for layer in layers), tuple(layers))
-
-
-def _known_labels(corpus: Corpus, task: Task) -> list[Any]:
-    labels = labels_of(corpus, task)
-    flat = [label for row in labels for label in row] if task.unit == "word" else labels
-    return [label for label in flat if label is not None]
 
 
 def _name(model: str, task: str, n: int, unit: str, layout: NeuronLayout) -> str:

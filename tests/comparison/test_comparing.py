@@ -166,17 +166,26 @@ def test_a_finished_run_is_read_back_and_another_is_refused(stores, tmp_path):
         compare(stores, measures="cka", groups=4, out=tmp_path / "run", progress=False)
 
 
+def test_products_in_float32_change_no_digit_that_is_shown(stores):
+    settings = {"measures": "neuron,svcca,pwcca,cka", "groups": 3, "null": True, "workers": 1, "progress": False}
+    whole, half = (compare(stores, products=products, **settings) for products in ("float64", "float32"))
+    for column in ("value", "low", "high", "null"):
+        np.testing.assert_allclose(half.frame[column], whole.frame[column], atol=1e-5)
+    assert not np.array_equal(half.frame["value"], whole.frame["value"]), "it makes no difference what is asked for"
+    assert half.run.config["products"] == "float32"
+
+
 def test_a_stopped_run_goes_on_with_the_groups_it_has(stores, tmp_path, monkeypatch):
     from residuum.comparison import estimates
 
     calls = []
     original = estimates.group_moments
 
-    def counting(sources, group, pairs):
+    def counting(sources, group, pairs, **options):
         calls.append(group.number)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return original(sources, group, pairs)
+        return original(sources, group, pairs, **options)
 
     monkeypatch.setattr(estimates, "group_moments", counting)
     settings = {"measures": "neuron", "out": tmp_path / "run", "groups": 6, "workers": 1, "progress": False}

@@ -12,7 +12,7 @@ from labelled_text import labelled_text
 import residuum
 from residuum.corpus import Corpus
 from residuum.differences import diff, work
-from residuum.differences.probing import probed_at_once
+from residuum.differences.probing import steps_at_once
 from residuum.engine import run_tasks
 from residuum.errors import StoreError
 from residuum.maths.probing import Recipe
@@ -206,6 +206,6 @@ def test_models_are_probed_beside_each_other_where_no_workers_are_asked_for(mode
 
 def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):
     monkeypatch.setattr("residuum.differences.probing.worker_count", lambda workers: 4)
-    assert probed_at_once([100, 300, 200], 10**6) == 3
-    assert probed_at_once([100, 300, 200], 2 * 8 * 300) == 2
-    assert probed_at_once([100, 300, 200], 300) == 1
+    assert steps_at_once([100, 300, 200], 10**6) == 3
+    assert steps_at_once([100, 300, 200], 2 * 8 * 300) == 2
+    assert steps_at_once([100, 300, 200], 300) == 1

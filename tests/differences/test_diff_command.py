@@ -7,12 +7,17 @@ from labelled_text import labelled_text
 from typer.testing import CliRunner
 
 from made_stores import BOTH, TAG, KnownData, conllu, known_data
+from residuum.batteries import TASK, Bench
 from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.differences import diff
+from residuum.differences.salience import ROUNDS
 from residuum.differences.texts import read_texts
 from residuum.errors import CorpusError, SettingError, StoreError
-from residuum.maths.probing import Recipe
+from residuum.examples import labelled_splits
+from residuum.maths.probing import Probe, Recipe
+from residuum.maths.rankings import lca_ranking
+from residuum.ranking import rank_neurons
 from residuum.results import read_run
 
 DATA = known_data(150)
@@ -166,3 +171,36 @@ def test_a_mistake_is_one_line(tiny_folder, treebank, tmp_path):
     failed = run_command(tiny_folder("bert"), "--corpus", treebank, "--tasks", "upos", "--out", tmp_path / "x")
     assert isinstance(failed.exception, SettingError)
     assert "\n" not in str(failed.exception)
+
+
+def test_top_and_bottom_neurons_are_those_that_rank_finds(stores, result):
+    ranked = rank_neurons(
+        stores["base"], CORPUS, "upos", methods=["lca"], shares=(0.05, 0.1), cards=0, seeds=2, recipe=QUICK["recipe"]
+    )
+    columns = ["share", "set", "neurons", "kept", "retrained"]
+    own = result.selection.loc[result.selection["model"] == "base", columns].reset_index(drop=True)
+    pd.testing.assert_frame_equal(own, ranked.run.tables["selection"][columns], atol=0.01)
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.3])
+def test_the_minimal_set_is_the_lowest_rung_within_delta(stores, delta):
+    found = diff(stores, CORPUS, "upos", measures="cka", delta=delta, **QUICK)
+    whole, minimal = (
+        found.minimal.query(f"model == 'base' and set == '{name}'").iloc[0] for name in ("all", "minimal")
+    )
+    assert minimal["dev"] >= whole["dev"] - delta
+    bench = Bench(labelled_splits(stores["base"], CORPUS, "upos"), QUICK["recipe"])
+    order = lca_ranking(bench.train([Probe(TASK, None)])[0].weight).order
+    rungs = [np.sort(order[: max(round(share * len(order)), 1)]) for shares in ROUNDS for share in shares]
+    scores = bench.set_scorer("dev", l1=1e-5, l2=1e-5)(rungs)
+    enough = [len(rung) for rung, score in zip(rungs, scores, strict=True) if score >= whole["dev"] - delta]
+    assert minimal["neurons"] == min(enough, default=len(order))
+
+
+def test_labels_that_training_never_saw_are_said(stores):
+    tags = [list(row) for row in DATA.tags]
+    (text,) = read_texts(CORPUS, "upos")
+    tags[text.parts["dev"][0]][0] = "NEW"
+    found = diff(stores, Corpus("known", DATA.sentences, {"upos": tags}), "upos", measures="cka", **QUICK)
+    assert "dev examples have labels that training never saw (NEW)" in found.run.summary["notes"][-1]
+    assert found.run.summary["notes"][-1].startswith("upos: 1 of ")

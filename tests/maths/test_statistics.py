@@ -10,6 +10,7 @@ from residuum.maths.similarity import similarity_matrices
 from residuum.maths.statistics import (
     bootstrap,
     bootstrap_mean,
+    bootstrap_ratio,
     jackknife,
     paired_bootstrap,
     paired_permutation_test,
@@ -178,6 +179,22 @@ class TestBootstrap:
         found = bootstrap(lambda chosen: right[chosen].sum() / lengths[chosen].sum(), 50, resamples=500)
         assert found.low < found.value < found.high
         assert found.value == right.sum() / lengths.sum()
+
+    def test_the_ratio_of_resampled_sums_is_what_the_plain_bootstrap_gives(self):
+        rng = np.random.default_rng(3)
+        sizes = rng.integers(1, 40, 300).astype(float)
+        right = np.floor(sizes * rng.random(300))
+        found = bootstrap_ratio(right, sizes, resamples=4000, rng=5)
+        plain = bootstrap(lambda chosen: right[chosen].sum() / sizes[chosen].sum(), 300, resamples=4000, rng=6)
+        error = float(plain.standard_error)
+        assert found.value == pytest.approx(right.sum() / sizes.sum(), rel=1e-14)
+        np.testing.assert_allclose([found.low, found.high], [plain.low, plain.high], atol=0.1 * error)
+        assert found.standard_error == pytest.approx(error, rel=0.05)
+
+    def test_a_ratio_without_sentences_or_of_unequal_ones_is_refused(self):
+        for part, whole in ((np.ones(0), np.ones(0)), (np.ones(3), np.ones(4))):
+            with pytest.raises(SettingError, match="expected as many of both"):
+                bootstrap_ratio(part, whole)
 
     def test_paired_difference(self):
         rng = np.random.default_rng(0)

@@ -45,7 +45,7 @@ def _moments(plan: Plan, words: int, tasks: int, replicates: int) -> list[Step]:
     """One step for all passes: each reads the words again, and all together multiply each pair of layers once."""
     passes = plan.passes()
     reading = _per_word(plan, lambda group: [None for _ in read_pieces(plan.sources, group)])
-    sums = moments_step("moments", plan.widths, words, _tasks(plan, tasks), plan.engine)
+    sums = moments_step("moments", plan.widths, words, _tasks(plan, tasks), plan.engine, plan.products)
     largest = max(scatter_bytes(plan.widths, pairs) for pairs in passes)
     times = 2 if plan.null else 1
     seconds = times * (sums.seconds + reading * words * len(passes))

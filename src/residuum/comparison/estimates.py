@@ -66,6 +66,7 @@ class Plan:
     engine: Engine
     max_memory: int | None
     scratch: Path
+    products: str = "float64"
 
     @property
     def widths(self) -> list[int]:
@@ -119,7 +120,8 @@ def moment_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate
     dead = [0] * len(plan.widths)
     for number, pairs in enumerate(plan.passes()):
         folder = plan.scratch / f"pass-{number}"
-        total = _accumulate(plan, partial(group_moments, plan.sources), pairs, folder, progress)
+        task = partial(group_moments, plan.sources, products=plan.products)
+        total = _accumulate(plan, task, pairs, folder, progress)
         for layer in {layer for pair in pairs for layer in pair}:
             dead[layer] = len(total.dead(layer))
         results = _evaluate_all(plan, total, folder, measures)
@@ -238,7 +240,7 @@ def _evaluate(total: Moments | Path, without: Path | None, measures: list[str], 
 
 def _null_matrices(plan: Plan, pairs: list[Pair], measures: list[str]) -> dict[str, np.ndarray]:
     n = len(plan.widths)
-    task = partial(group_null, plan.sources, seed=plan.seed)
+    task = partial(group_null, plan.sources, seed=plan.seed, products=plan.products)
     total = _accumulate(plan, task, pairs, None, lambda _: None)
     matrices = similarity_matrices(total, measures, **plan.options_for(measures))
     nulls = {}

@@ -118,19 +118,23 @@ def group_parts(rows: Sequence[int], group: Group) -> list[Group]:
     ]
 
 
-def group_moments(sources: Sequence[Activations], group: Group, pairs: list[Pair]) -> Moments:
+def group_moments(
+    sources: Sequence[Activations], group: Group, pairs: list[Pair], products: str = "float64"
+) -> Moments:
     """The moments of a group for some pairs of layers of all models side by side."""
-    accumulator = MomentsAccumulator(_widths(sources), pairs=pairs)
+    accumulator = MomentsAccumulator(_widths(sources), pairs=pairs, products=products)
     for layers, _ in read_pieces(sources, group):
         accumulator.update(layers)
     return accumulator.result()
 
 
-def group_null(sources: Sequence[Activations], group: Group, pairs: list[Pair], seed: int) -> Moments:
+def group_null(
+    sources: Sequence[Activations], group: Group, pairs: list[Pair], seed: int, products: str = "float64"
+) -> Moments:
     """The same with the words of the second layer of each pair permuted, as layers L, L + 1, …."""
     widths = _widths(sources)
     shifted = [(i, len(widths) + j) for i, j in pairs]
-    accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted)
+    accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted, products=products)
     rng = np.random.default_rng([seed, group.number, group.part])
     for layers, _ in read_pieces(sources, group):
         order = rng.permutation(len(layers[0]))

@@ -18,8 +18,9 @@ from residuum.comparison.comparing import ATTENTION
 from residuum.costs import Cost, Step, clustering_step, moments_step, spread
 from residuum.differences.differing import possible_measures
 from residuum.differences.models import NamedSource, named_sources, read_models
-from residuum.differences.probing import RUNGS, probed_at_once
-from residuum.differences.settings import MEASURES, SHARES
+from residuum.differences.probing import steps_at_once
+from residuum.differences.salience import ROUNDS
+from residuum.differences.settings import MEASURES, SHARES, Settings
 from residuum.differences.texts import CorpusSource, TaskChoice, Text, read_texts
 from residuum.engine import Engine, Workers, as_engine, cut_into_tasks, worker_count
 from residuum.examples import MEMORY
@@ -62,11 +63,16 @@ def diff_cost(
         tried = [trial.of(source) for source in named]
         steps = [step for one in tried for step in one.reading]
         compared = compare_cost(
-            _comparable(tried), measures=chosen, groups=groups, workers=wide, times=_longer(tried, texts[0])
+            _comparable(tried),
+            measures=chosen,
+            groups=groups,
+            products=Settings(measures=tuple(chosen)).products,
+            workers=wide,
+            times=_longer(tried, texts[0]),
         )
         steps += [replace(step, name=f"similarity: {step.name}") for step in compared.steps]
     sizes = [_n_rows(text) * one.layout.n_neurons for one in tried for text in texts]
-    at_once = probed_at_once(sizes, max_memory) if workers is None else 1
+    at_once = steps_at_once(sizes, max_memory) if workers is None else 1
     probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), max_memory, engine, at_once)
     steps += [step for one in tried for step in probing.steps(one)]
     words, names = sum(text.corpus.n_words for text in texts), ", ".join(source.name for source in named)
@@ -136,7 +142,7 @@ def _n_rows(text: Text) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Probing:
-    """Clusters of one model after the other, and probes of some at a time."""
+    """Clusters and probes of one model after the other, or of some at a time."""
 
     texts: Sequence[Text]
     shares: tuple[float, ...]
@@ -157,8 +163,8 @@ class _Probing:
         for text in self.texts:
             for task in text.tasks:
                 training = Training(_labelled(model, text, task), self.recipe, self.max_memory, self.engine)
-                parts += [self._beside_others(step) for step in self._of_task(training, task.name)]
-        return [replace(part, name=f"{model.name}: {part.name}") for part in parts]
+                parts += self._of_task(training, task.name)
+        return [replace(self._beside_others(part), name=f"{model.name}: {part.name}") for part in parts]
 
     def _beside_others(self, step: Step) -> Step:
         return step if self.at_once == 1 else replace(step, tasks=self.at_once, at_once=self.at_once)
@@ -168,7 +174,7 @@ class _Probing:
         layout, targets = training.data.layout, 1 + training.data.control
         n = layout.n_neurons
         few = [max(1, round(share * n)) for share in self.shares for _ in ("top", "bottom")]
-        rungs = [max(1, round(share * n)) for share in RUNGS]
+        rungs = [max(1, round(share * n)) for shares in ROUNDS for share in shares]
         return [
             training.step(f"probes of {task}", [*layout.widths, n] * targets, self.seeds),
             training.step(f"neurons of {task}", few, self.seeds),

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import CONTROL, TASK, Bench, same_examples
+from residuum.batteries import TASK, Bench, same_examples
+from residuum.differences.salience import Trained, salience_tables
 from residuum.differences.settings import Settings
 from residuum.differences.texts import Text
 from residuum.engine import Workers, worker_count
 from residuum.examples import Splits
 from residuum.maths.probe_scores import ClassScores
-from residuum.maths.rankings import lca_ranking
-from residuum.maths.selection import MinimalSet, top_and_bottom
-from residuum.probes.measuring import ALL, Battery, Measurement, single_layers, targets_of, train_batteries
+from residuum.probes.measuring import Battery, Measurement, single_layers, targets_of, train_batteries
 from residuum.probes.tables import score_table
 from residuum.ranking.orders import class_table
-from residuum.ranking.sets import (
-    Neurons,
-    SetScores,
-    minimal_table,
-    scored_set,
-    seeded_probes,
-    selection_table,
-    smallest_set,
-    spread_table,
-)
 from residuum.results import Run
 
-RANKING = "lca"
 KEEP = 0.99
 """The share of all layers' score that is enough for one layer (Dalvi et al. 2020)."""
-RUNGS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""The shares of neurons that are tried as a minimal set: the same in every model, so that sizes compare."""
-AT_ONCE = 6  # of these: the larger ones cost most, and are tried only where the smaller do not suffice
 COPIES = 2  # of the words of a reading: as features, and those of the neurons that some probes need
 Say = Callable[[str], object]
 
 
-def probed_at_once(sizes: Sequence[int], max_memory: int) -> int:
-    """How many readings, of so many activations each, are probed at a time: as there are cores, and room for all.
+def steps_at_once(sizes: Sequence[int], max_memory: int) -> int:
+    """How many steps run at a time, on readings of so many activations each: as there are cores, and room for all.
 
     The steps of small probes are too short to gain from threads, so that each is given one.
     """
@@ -61,16 +46,17 @@ def probe_tasks(
     tables: dict[str, list[pd.DataFrame]] = {}
     tensors: dict[str, np.ndarray] = {}
     for together in _groups([text.splits(store, task) for task in text.tasks]):
-        for battery in _trained_batteries(together, settings, max_memory, workers, say):
-            task = battery.bench.splits.task.name
-            say(f"{store.name}, {task}: the neurons that matter.")
-            test = battery.on("test")
-            for name, table in _task_tables(battery, test, settings).items():
-                table.insert(0, "task", task)
+        batteries = _trained_batteries(together, settings, max_memory, workers, say)
+        tasks = [Trained(battery, battery.on("dev"), battery.on("test")) for battery in batteries]
+        say(f"{store.name}, {', '.join(splits.task.name for splits in together)}: the neurons that matter.")
+        for task, salient in zip(tasks, salience_tables(tasks, settings), strict=True):
+            splits = task.bench.splits
+            for name, table in (_tables(task, settings) | salient).items():
+                table.insert(0, "task", splits.task.name)
                 tables.setdefault(name, []).append(table)
-            tensors[f"correct {task}"] = _correct(battery, test)
-            examples = battery.bench.splits.test
-            tensors[f"places {task}"] = np.ascontiguousarray(examples.store.row_words[examples.rows], np.int64)
+            tensors[f"correct {splits.task.name}"] = _correct(task.battery, task.test)
+            places = splits.test.store.row_words[splits.test.rows]
+            tensors[f"places {splits.task.name}"] = np.ascontiguousarray(places, np.int64)
     joined = {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
     return Run("diff", {}, {}, joined, tensors)
 
@@ -106,47 +92,15 @@ def _size(battery: Battery) -> str:
     return str(battery.bench.estimate(battery.probes))
 
 
-def _task_tables(battery: Battery, test: Measurement, settings: Settings) -> dict[str, pd.DataFrame]:
-    bench, penalty = battery.bench, settings.penalties
-    dev = battery.on("dev")
-    oracles = [score.probe for score in test.scores[ALL, TASK]]
-    oracle = oracles[0]
-    order = lca_ranking(oracle.weight).order
-    on_dev = dev.values(ALL)[0]
-    minimal = _smallest_rung(bench, order, on_dev, settings)
-    reduced = scored_set(bench, bench.train(seeded_probes(bench, np.sort(minimal.neurons), penalty, settings.seeds)))
-    whole = SetScores(tuple(test.scores[ALL, TASK]), tuple(test.scores.get((ALL, CONTROL), ())))
-    sizes = {
-        "all": (len(order), on_dev, whole),
-        "minimal": (len(minimal.neurons), minimal.score, reduced),
-    }
-    classes = class_table(oracle, bench.targets[TASK].classes, bench.splits.layout, settings.properties)
+def _tables(task: Trained, settings: Settings) -> dict[str, pd.DataFrame]:
+    """The tables for which nothing more has to be trained."""
+    bench, oracle = task.bench, task.oracles[0]
+    scores = score_table(task.battery.sets, task.dev, task.test, {}, KEEP)
     return {
-        "scores": score_table(battery.sets, dev, test, {}, KEEP).drop(columns=["layers", "random_twin"]),
-        "selection": selection_table(bench, oracles, {RANKING: order}, settings.shares, penalty).drop(columns="method"),
-        "minimal": minimal_table(bench, sizes).assign(sufficient=[True, minimal.sufficient]),
-        "spread": _spread(order, minimal.neurons, settings, bench),
-        "properties": classes,
+        "scores": scores.drop(columns=["layers", "random_twin"]),
+        "properties": class_table(oracle, bench.targets[TASK].classes, bench.splits.layout, settings.properties),
         "baselines": pd.DataFrame(bench.baselines().items(), columns=["baseline", "score"]),
     }
-
-
-def _smallest_rung(bench: Bench, order: Neurons, on_dev: float, settings: Settings) -> MinimalSet:
-    """The first rung that keeps the score; the lower ones train as one battery, which costs far less than each."""
-    n_neurons = len(order)
-    sizes = sorted({max(round(share * n_neurons), 1) for share in RUNGS})
-    return smallest_set(
-        bench, order, on_dev, settings.delta, settings.penalties, sizes=sizes, resolution=n_neurons, at_once=AT_ONCE
-    )
-
-
-def _spread(order: Neurons, minimal: Neurons, settings: Settings, bench: Bench) -> pd.DataFrame:
-    """Where the salient neurons lie (Durrani et al. 2021, figures 2 and 3)."""
-    sets: Mapping[tuple[str, str], Int[np.ndarray, " neuron"]] = {
-        (RANKING, "minimal"): minimal,
-        **{(RANKING, f"top {share:.3g}"): top_and_bottom(order, share)[0] for share in settings.shares},
-    }
-    return spread_table(sets, bench.splits.layout).drop(columns="method")
 
 
 def _correct(battery: Battery, test: Measurement) -> Float[np.ndarray, "set example"]:

@@ -60,6 +60,11 @@ class Settings:
         return Penalty(*given)
 
     @property
+    def products(self) -> str:
+        """How the words are multiplied for similarities: in float32 unless a measure needs the smallest directions."""
+        return "float64" if "mixed" in self.measures else "float32"
+
+    @property
     def facts(self) -> dict[str, Any]:
         """As a run keeps them."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}

@@ -17,10 +17,10 @@ from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
 from residuum.differences.models import ReadModel
-from residuum.differences.probing import probe_tasks, probed_at_once
+from residuum.differences.probing import probe_tasks, steps_at_once
 from residuum.differences.settings import Settings
 from residuum.differences.texts import Text
-from residuum.engine import HERE, Engine, Workers, run_tasks
+from residuum.engine import Engine, Workers, run_tasks, worker_count
 from residuum.redundancies.general import general_redundancy
 from residuum.redundancies.settings import Settings as ClusterSettings
 from residuum.results import Run, finished_step
@@ -44,9 +44,9 @@ class Work:
 
     def measured(self, left_out: str) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
         """The summary and the tables."""
-        similarity = self._similarity()
-        clustered = [self._clustered(number) for number in range(len(self.models))]
-        probed = self._probed()
+        done = self._done()
+        similarity, clustered = done["similarity"], [done[f"clusters-{m}"] for m in range(len(self.models))]
+        probed = [[done[f"probes-{m}-{t}"] for t in range(len(self.texts))] for m in range(len(self.models))]
         tables = self._task_tables(probed) | self._model_tables(similarity, clustered) | {"audit": self._audit()}
         return self._summary(tables, similarity, left_out), tables
 
@@ -54,52 +54,40 @@ class Work:
         readings = [(store, model.name) for model in self.models for store in model.stores]
         return audit_table([store for store, _ in readings], [name for _, name in readings])
 
-    def _similarity(self) -> Run:
-        self.say(f"Similarity of all layers by {', '.join(self.settings.measures)}.")
-        return compare(
-            [model.stores[0] for model in self.models],
-            measures=self.settings.measures,
-            groups=self.settings.groups,
-            seed=self.settings.seed,
-            out=self.steps / "similarity",
-            workers=self.workers,
-            progress=self.progress,
-        ).run
+    def _done(self) -> dict[str, Run]:
+        """All steps by their names. None needs another, so that some run at a time unless workers were asked for.
 
-    def _clustered(self, number: int) -> Run:
-        model = self.models[number]
-        store = model.stores[0]
-
-        def compute() -> Run:
-            check_room(store, self.max_memory)
-            self.say(f"{model.name}: clusters of {sum(store.widths):,} neurons.")
-            bar = tqdm(total=store.n_rows, unit=" words", disable=None if self.progress else True, leave=False)
-            with bar:
-                run = general_redundancy(store, None, self.clusters, workers=self.workers, advance=bar.update)
-            kept = {name: run.tables[name] for name in ("survivors", "thresholds")}
-            return Run("diff", {}, run.summary, kept)
-
-        return finished_step(self.steps, f"clusters-{number}", compute)
-
-    def _probed(self) -> list[list[Run]]:
-        """The probes of every model and text: some at a time, each by one thread, unless workers were asked for."""
-        stores = [store for model in self.models for store in model.stores]
-        sizes = [store.n_rows * sum(store.widths) for store in stores]
-        at_once = probed_at_once(sizes, self.max_memory) if self.workers is None else 1
-        names = [f"probes-{m}-{t}" for m in range(len(self.models)) for t in range(len(self.texts))]
-        texts = self.texts * len(self.models)
+        Where there are more cores than readings, the similarities have all of them to themselves first.
+        """
+        readings = [store for model in self.models for store in model.stores]
+        at_once = steps_at_once([_size(store) for store in readings], self.max_memory) if self.workers is None else 1
+        alone = _Manner(self.workers, self.max_memory, self.progress, self.say)
         if at_once == 1:
-            task = partial(_probe_step, say=self.say, workers=self.workers)
-        else:
-            self.say(f"Probes of {len(stores)} readings, {at_once} at a time.")
-            task = _probe_step
-        room = self.max_memory // at_once
-        arguments = [
-            (self.steps, name, store, text, self.settings, room)
-            for name, store, text in zip(names, stores, texts, strict=True)
+            return {name: step(alone) for name, step in self._steps().items()}
+        steps, done = self._steps(), {}
+        if worker_count(None) > len(readings):
+            done["similarity"] = steps.pop("similarity")(alone)
+        self.say(f"{len(steps)} steps, {at_once} at a time: probes, clusters" + ("." if done else ", similarities."))
+        beside = _Manner(None, self.max_memory // at_once, progress=False, say=_silent, beside=True)
+        found = run_tasks(_run, [(step, beside) for step in steps.values()], Engine(at_once))
+        return done | dict(zip(steps, found, strict=True))
+
+    def _steps(self) -> dict[str, Callable[[_Manner], Run]]:
+        """What is to be done, the longest first; a step that was finished before is only read."""
+        readings = [
+            (f"probes-{m}-{t}", store, self.texts[t])
+            for m, model in enumerate(self.models)
+            for t, store in enumerate(model.stores)
         ]
-        runs = run_tasks(task, arguments, HERE if at_once == 1 else Engine(at_once))
-        return [[next(runs) for _ in self.texts] for _ in self.models]
+        readings.sort(key=lambda reading: _size(reading[1]), reverse=True)
+        firsts = [model.stores[0] for model in self.models]
+        probes = {name: partial(_probed, self.steps, name, s, text, self.settings) for name, s, text in readings}
+        clusters = {f"clusters-{m}": store for m, store in enumerate(firsts)}
+        return {
+            **probes,
+            "similarity": partial(_compared, self.steps, firsts, self.settings),
+            **{name: partial(_clustered, self.steps, name, store, self.clusters) for name, store in clusters.items()},
+        }
 
     def _task_tables(self, probed: list[list[Run]]) -> dict[str, pd.DataFrame]:
         """The tables of all models and tasks, and the change from the base."""
@@ -175,15 +163,59 @@ class Work:
         }
 
 
-def _probe_step(
-    steps: Path,
-    name: str,
-    store: ActivationStore,
-    text: Text,
-    settings: Settings,
-    max_memory: int,
-    *,
-    say: Say = lambda line: None,
-    workers: Workers = None,
-) -> Run:
-    return finished_step(steps, name, lambda: probe_tasks(store, text, settings, max_memory, workers, say))
+@dataclass(frozen=True, eq=False)
+class _Manner:
+    """How a step is done: by whom, in how much memory, what is shown of it, and whether others run beside it."""
+
+    workers: Workers
+    max_memory: int
+    progress: bool
+    say: Say
+    beside: bool = False
+
+
+def _size(store: ActivationStore) -> int:
+    return store.n_rows * sum(store.widths)
+
+
+def _silent(line: str) -> None:
+    """For steps beside others, whose lines would mix."""
+
+
+def _run(step: Callable[[_Manner], Run], manner: _Manner) -> Run:
+    return step(manner)
+
+
+def _probed(steps: Path, name: str, store: ActivationStore, text: Text, settings: Settings, manner: _Manner) -> Run:
+    """The probes of a reading."""
+    return finished_step(
+        steps, name, lambda: probe_tasks(store, text, settings, manner.max_memory, manner.workers, manner.say)
+    )
+
+
+def _compared(steps: Path, stores: list[ActivationStore], settings: Settings, manner: _Manner) -> Run:
+    """The similarities of all layers of all models."""
+    manner.say(f"Similarity of all layers by {', '.join(settings.measures)}.")
+    return compare(
+        stores,
+        measures=settings.measures,
+        groups=settings.groups,
+        seed=settings.seed,
+        products=settings.products,
+        out=steps / "similarity",
+        workers=1 if manner.beside else manner.workers,
+        progress=manner.progress,
+    ).run
+
+
+def _clustered(steps: Path, name: str, store: ActivationStore, settings: ClusterSettings, manner: _Manner) -> Run:
+    """How many neurons of a model are left at each threshold."""
+
+    def compute() -> Run:
+        check_room(store, manner.max_memory)
+        manner.say(f"{store.name}: clusters of {sum(store.widths):,} neurons.")
+        with tqdm(total=store.n_rows, unit=" words", disable=None if manner.progress else True, leave=False) as bar:
+            run = general_redundancy(store, None, settings, workers=manner.workers, advance=bar.update)
+        return Run("diff", {}, run.summary, {table: run.tables[table] for table in ("survivors", "thresholds")})
+
+    return finished_step(steps, name, compute)

@@ -101,22 +101,27 @@ class Canonical:
     x_weights: Float[np.ndarray, " canonical"]
     y_weights: Float[np.ndarray, " canonical"]
 
-    def mean(self, top_k: int | None = None) -> float:
-        """SVCCA similarity: the mean of ρ, or of its `top_k` largest; 0 when a layer has no variance."""
-        return float(self.correlations[:top_k].mean()) if len(self.correlations) else 0.0
-
     def weighted_means(self) -> tuple[float, float]:
         """PWCCA similarity of x to y and of y to x: Σ α ρ, α the normalised weights of x, of y."""
         return _weighted_mean(self.correlations, self.x_weights), _weighted_mean(self.correlations, self.y_weights)
 
 
+def canonical_correlations(pair: PairMoments, x: Subspace, y: Subspace) -> Float[np.ndarray, " canonical"]:
+    """ρ, the singular values of X'ᵀY', largest first: all that SVCCA needs, for a fraction of the whole SVD's time."""
+    return np.minimum(np.linalg.svd(_whitened(pair, x, y), compute_uv=False), 1.0)
+
+
 def canonical(pair: PairMoments, x: Subspace, y: Subspace) -> Canonical:
     """U, ρ, V = SVD(X'ᵀY'), the weights from abs((X'U)ᵀX) and abs((Y'V)ᵀY) summed over neurons."""
-    whitened = x.whitening.T @ pair.cross @ y.whitening
-    u, correlations, vt = np.linalg.svd(whitened, full_matrices=False)
+    u, correlations, vt = np.linalg.svd(_whitened(pair, x, y), full_matrices=False)
     x_weights = np.abs(u.T @ x.loadings).sum(axis=1)
     y_weights = np.abs(vt @ y.loadings).sum(axis=1)
     return Canonical(np.minimum(correlations, 1.0), x_weights, y_weights)
+
+
+def mean_correlation(correlations: Float[np.ndarray, " canonical"], top_k: int | None = None) -> float:
+    """SVCCA similarity: the mean of ρ, or of its `top_k` largest; 0 when a layer has no variance."""
+    return float(correlations[:top_k].mean()) if len(correlations) else 0.0
 
 
 def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " neuron"]:
@@ -135,6 +140,10 @@ def directions_for_share(values: Float[np.ndarray, " direction"], variance: floa
     share = np.cumsum(values) / values.sum()
     # A share that is met exactly, as by 2 of 4 equal values at ½, must not be missed by rounding.
     return int(np.searchsorted(share, variance * (1 - 1e-12))) + 1
+
+
+def _whitened(pair: PairMoments, x: Subspace, y: Subspace) -> Float[np.ndarray, "direction other"]:
+    return x.whitening.T @ pair.cross @ y.whitening
 
 
 def _descending_eigh(matrix: Float[np.ndarray, "neuron neuron"]) -> tuple[np.ndarray, np.ndarray]:

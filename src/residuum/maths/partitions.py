@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from sklearn.cluster import DBSCAN, KMeans
-from sklearn.metrics import adjusted_rand_score
 
 from residuum.errors import DataError
 from residuum.maths.clustering import Clustering, Labels, by_first_member
@@ -48,6 +46,8 @@ def kmeans_partition(clustering: Clustering, n_clusters: int, seed: int = 0) -> 
 
     k-means needs points, not distances; neurons with the same distances to all others are the same point.
     """
+    from sklearn.cluster import KMeans  # slow to import, and seldom needed
+
     points = square_distances(clustering)
     fitted = KMeans(n_clusters, init="k-means++", random_state=seed, copy_x=False).fit(points)
     return by_first_member(np.asarray(fitted.labels_))
@@ -55,6 +55,8 @@ def kmeans_partition(clustering: Clustering, n_clusters: int, seed: int = 0) -> 
 
 def dbscan_partition(clustering: Clustering, threshold: float, smallest: int = 2) -> Labels:
     """DBSCAN on the distances 1 − |corr| with radius c_t; what it calls noise are clusters of one neuron."""
+    from sklearn.cluster import DBSCAN  # slow to import, and seldom needed
+
     fitted = DBSCAN(eps=max(threshold, np.finfo(float).tiny), min_samples=smallest, metric="precomputed")
     labels = fitted.fit(square_distances(clustering)).labels_.astype(int)
     noise = labels < 0
@@ -64,6 +66,8 @@ def dbscan_partition(clustering: Clustering, threshold: float, smallest: int = 2
 
 def partition_agreement(a: Labels, b: Int[np.ndarray, " other"]) -> float:
     """Adjusted Rand index: 1 for the same partition, about 0 for unrelated ones."""
+    from sklearn.metrics import adjusted_rand_score  # slow to import, and seldom needed
+
     if len(a) != len(b):
         raise DataError(f"The partitions have {len(a)} and {len(b)} labels; they must label the same neurons.")
     return float(adjusted_rand_score(a, b))

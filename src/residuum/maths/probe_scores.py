@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import rankdata
 
 from residuum.errors import DataError
 from residuum.maths.targets import UNSEEN
@@ -60,6 +59,8 @@ def class_scores(predicted: Int[np.ndarray, " word"], truth: Int[np.ndarray, " l
 
 def number_scores(predicted: Float[np.ndarray, " word"], truth: Float[np.ndarray, " value"]) -> NumberScores:
     """Compare predicted numbers with the true ones."""
+    from scipy.stats import rankdata  # slow to import, and seldom needed
+
     _check_pairs(len(predicted), len(truth))
     predicted, truth = predicted.astype(np.float64), truth.astype(np.float64)
     return NumberScores(

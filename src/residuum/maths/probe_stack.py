@@ -57,6 +57,51 @@ class _Family:
     targets: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Room:
+    """Where logits of a batch become errors: all rows, and the same as segments and families see them."""
+
+    whole: Float[Tensor, "row word"]
+    of_segments: list[Tensor]
+    of_families: list[Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class _AdamState:
+    """Parameters that one kernel steps: with their gradients, Adam's two moments and its count of steps."""
+
+    parameters: Float[Tensor, " parameter"]
+    gradients: Float[Tensor, " parameter"]
+    first: Float[Tensor, " parameter"]
+    second: Float[Tensor, " parameter"]
+    steps: Float[Tensor, ""]
+    decay: float
+
+    @staticmethod
+    def of(parameters: Tensor, gradients: Tensor, decay: float) -> "_AdamState":
+        first, second = torch.zeros_like(parameters), torch.zeros_like(parameters)
+        return _AdamState(parameters, gradients, first, second, torch.zeros(()), decay)
+
+    def step(self, learning_rate: float) -> None:
+        # torch.optim.Adam does the same, but first imports the compiler: two seconds in every short run.
+        adam(
+            [self.parameters],
+            [self.gradients],
+            [self.first],
+            [self.second],
+            max_exp_avg_sqs=[],
+            state_steps=[self.steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=self.decay,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
 class ProbeStack:
     """Probes that are trained on the same batches in the same order.
 
@@ -82,21 +127,27 @@ class ProbeStack:
         self._allocate(ordered, initial, [torch.from_numpy(biases[i]) for i in self._places])
         self._segments = self._make_segments(ordered, [len(weight[0]) for weight in initial])
         self._families = _make_families(ordered)
+        self._biases = [self._bias[segment.rows, None] for segment in self._segments]
+        self._rooms: dict[int, _Room] = {}
         penalties = {(probe.l1, probe.l2) for probe in probes}
         self._shared = penalties.pop() if len(penalties) == 1 and penalty == "squared" else None
+        self._states = self._adam_states()
 
     @torch.no_grad()
     def step(self, x: Float[Tensor, "word neuron"], targets: Mapping[str, Tensor]) -> None:
         """One Adam step of every probe on one batch."""
         views = [x[:, view] if isinstance(view, slice) else x.index_select(1, view) for view in self._views]
-        error = self._predictions(views)
-        for family in self._families:
-            _subtract_truth(error[family.rows], family, [targets[name] for name in family.targets])
-        self._penalise()
-        for segment in self._segments:
-            segment.gradient.addmm_(error[segment.rows], views[segment.view], alpha=1 / len(x))
-        torch.mean(error, dim=1, out=self._bias_gradient)
-        self._adam_step()
+        error = self._room(len(x))
+        for segment, bias, logits in zip(self._segments, self._biases, error.of_segments, strict=True):
+            torch.addmm(bias, segment.weight, views[segment.view].T, out=logits)
+        for family, logits in zip(self._families, error.of_families, strict=True):
+            _subtract_truth(logits, family, [targets[name] for name in family.targets])
+        kept = self._penalise()
+        for segment, own in zip(self._segments, error.of_segments, strict=True):
+            segment.gradient.addmm_(own, views[segment.view], beta=kept, alpha=1 / len(x))
+        torch.mean(error.whole, dim=1, out=self._bias_gradient)
+        for state in self._states:
+            state.step(self._learning_rate)
 
     def trained(self) -> list[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, " _"]]]:
         """Weight and bias of each probe, in the order in which the probes were given."""
@@ -110,8 +161,6 @@ class ProbeStack:
         self._rows = [probe.n_rows for probe in ordered]
         self._parameters = torch.cat([part.reshape(-1) for part in (*weights, *biases)]).float()
         self._gradients = torch.zeros_like(self._parameters)
-        self._first, self._second = torch.zeros_like(self._parameters), torch.zeros_like(self._parameters)
-        self._steps = torch.zeros(())
         n_rows = sum(self._rows)
         self._weights, self._bias = self._parameters[:-n_rows], self._parameters[-n_rows:]
         self._weight_gradients, self._bias_gradient = self._gradients[:-n_rows], self._gradients[-n_rows:]
@@ -136,41 +185,35 @@ class ProbeStack:
             row, offset = row + n_rows, flat.stop
         return segments
 
-    def _predictions(self, views: Sequence[Float[Tensor, "word _"]]) -> Float[Tensor, "row word"]:
-        predictions = torch.empty(len(self._bias), len(views[0]))
-        for segment in self._segments:
-            bias = self._bias[segment.rows, None]
-            torch.addmm(bias, segment.weight, views[segment.view].T, out=predictions[segment.rows])
-        return predictions
+    def _room(self, n_words: int) -> _Room:
+        """The room of a batch, made once for each length: the whole ones', and the last one's."""
+        if n_words not in self._rooms:
+            whole = torch.empty(len(self._bias), n_words)
+            of_segments = [whole[segment.rows] for segment in self._segments]
+            self._rooms[n_words] = _Room(whole, of_segments, [whole[family.rows] for family in self._families])
+        return self._rooms[n_words]
 
-    def _penalise(self) -> None:
-        """Write the penalty's gradient over the last one: of all weights at once where the penalties are the same."""
+    def _penalise(self) -> float:
+        """Write the penalty's gradient over the last one; gives the factor that it still lacks.
+
+        Where all penalties are the same, λ1 comes in with the product that is added next, and 2 λ2 θ as Adam's
+        weight decay: neither then takes a pass over the weights of its own.
+        """
         if self._shared is None:
             for segment in self._segments:
                 _penalty_gradient(segment, self._penalty)
-            return
-        l1, l2 = self._shared
-        torch.sign(self._weights, out=self._weight_gradients)
-        self._weight_gradients.mul_(l1).add_(self._weights, alpha=2 * l2)
+            return 1.0
+        if self._shared[0]:
+            torch.sign(self._weights, out=self._weight_gradients)
+        return self._shared[0]
 
-    def _adam_step(self) -> None:
-        # torch.optim.Adam does the same, but first imports the compiler: two seconds in every short run.
-        adam(
-            [self._parameters],
-            [self._gradients],
-            [self._first],
-            [self._second],
-            max_exp_avg_sqs=[],
-            state_steps=[self._steps],
-            fused=True,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=self._learning_rate,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
+    def _adam_states(self) -> list[_AdamState]:
+        """All parameters as one state or, where weights decay, which biases do not, as two."""
+        decay = 2 * self._shared[1] if self._shared else 0.0
+        if not decay:
+            return [_AdamState.of(self._parameters, self._gradients, 0.0)]
+        weights = _AdamState.of(self._weights, self._weight_gradients, decay)
+        return [weights, _AdamState.of(self._bias, self._bias_gradient, 0.0)]
 
     def _rows_of_probes(self) -> list[tuple[int, slice, _Segment]]:
         stops = np.cumsum(self._rows).tolist()

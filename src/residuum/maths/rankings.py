@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import kendalltau
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.class_sums import ClassSums
@@ -174,6 +173,8 @@ def _iou(
 
 
 def _agreement(first: str, a: Order, second: str, b: Order, k: int) -> Agreement:
+    from scipy.stats import kendalltau  # slow to import, and seldom needed
+
     rank_a, rank_b = np.argsort(a), np.argsort(b)
     # A neuron is common to both heads of depth d as soon as d exceeds its worse rank.
     common = np.cumsum(np.bincount(np.maximum(rank_a, rank_b), minlength=len(a)))[:k]

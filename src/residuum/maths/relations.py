@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.kernels import cosines, squared_distances
@@ -96,6 +95,8 @@ def _distances(x: Float[np.ndarray, "word neuron"], distance: str) -> Float[np.n
 
 
 def _ranks(matrix: Float[np.ndarray, "word word"]) -> Float[np.ndarray, " pair"]:
+    from scipy.stats import rankdata  # slow to import, and seldom needed
+
     return _centre(rankdata(matrix[np.triu_indices(len(matrix), 1)]))
 
 

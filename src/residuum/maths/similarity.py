@@ -20,7 +20,14 @@ from residuum.errors import DataError, SettingError
 from residuum.maths import kernels, relations
 from residuum.maths.arrays import as_matrix
 from residuum.maths.attention import attention_similarity, word_pairs
-from residuum.maths.cca import Canonical, LayerSpectra, canonical, regression_fit
+from residuum.maths.cca import (
+    Canonical,
+    LayerSpectra,
+    canonical,
+    canonical_correlations,
+    mean_correlation,
+    regression_fit,
+)
 from residuum.maths.moments import Moments, MomentsAccumulator, PairMoments
 
 Source = Literal["moments", "arrays", "attention", "attention moments"]
@@ -101,8 +108,9 @@ def similarity_matrices(
     matrices = {measure: np.full((moments.n_layers, moments.n_layers), np.nan) for measure in measures}
     kept = {"variance": settings.variance, "standardize": settings.standardize}
     spectra = {i: LayerSpectra(moments.layer(i), **kept) for i, j in moments.pairs if i == j}
+    weighted = _pwcca in formulas.values()
     for i, j in moments.pairs:
-        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings.top_k)
+        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings.top_k, weighted)
         for measure, formula in formulas.items():
             forward, backward = (1.0, 1.0) if pair.moments.same else formula(pair)
             matrices[measure][i, j], matrices[measure][j, i] = forward, backward
@@ -148,10 +156,17 @@ class _Decomposed:
     x: LayerSpectra
     y: LayerSpectra
     top_k: int | None
+    weighted: bool  # whether PWCCA is asked for, which needs the singular vectors too
 
     @cached_property
     def canonical(self) -> Canonical:
         return canonical(self.moments, self.x.principal, self.y.principal)
+
+    @cached_property
+    def correlations(self) -> Float[np.ndarray, " canonical"]:
+        if self.weighted:
+            return self.canonical.correlations
+        return canonical_correlations(self.moments, self.x.principal, self.y.principal)
 
 
 def _neuron(pair: _Decomposed) -> tuple[float, float]:
@@ -173,7 +188,7 @@ def _mixed(pair: _Decomposed) -> tuple[float, float]:
 
 
 def _svcca(pair: _Decomposed) -> tuple[float, float]:
-    value = pair.canonical.mean(pair.top_k)
+    value = mean_correlation(pair.correlations, pair.top_k)
     return value, value
 
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from residuum.errors import DataError, SettingError
 
 Rng = int | np.random.Generator
+
+DRAWN = 1 << 18
+"""Sentences that are drawn at once: their numbers stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ def jackknife(
         unknown = np.full(theta.shape, np.nan)
         return Interval(theta, unknown, unknown, unknown, unknown)
     bias, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
-    reach = error * float(stats.t.ppf((1 + level) / 2, len(left_out) - 1))
+    reach = error * float(stdtrit(len(left_out) - 1, (1 + level) / 2))
     low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
     if bounds is not None:
         low, high = np.clip(low, *bounds), np.clip(high, *bounds)
@@ -76,10 +79,34 @@ def bootstrap(
     draws = np.stack(
         [np.asarray(statistic(generator.integers(sentences, size=sentences)), float) for _ in range(resamples)]
     )
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    value = np.asarray(statistic(np.arange(sentences)), float)
-    error, bias = draws.std(axis=0, ddof=1), draws.mean(axis=0) - value
-    return Interval(value, np.asarray(low), np.asarray(high), np.asarray(error), np.asarray(bias))
+    return _percentiles(draws, np.asarray(statistic(np.arange(sentences)), float), level)
+
+
+def bootstrap_ratio(
+    part: Float[np.ndarray, " sentence"],
+    whole: Float[np.ndarray, " other"],
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    rng: Rng = 0,
+) -> Interval:
+    """Σ part / Σ whole over sentences, as of right answers and questions, with the percentile interval.
+
+    What `bootstrap` gives of that ratio, for a fraction of the time: many resamples are drawn at once.
+    """
+    _check_level(level)
+    if len(part) != len(whole) or not len(part) or resamples < 2:
+        raise SettingError(
+            f"Found {len(part)} and {len(whole)} sentences and {resamples} resamples; expected as many of both, at "
+            "least 1, and at least 2 resamples."
+        )
+    generator, sentences = np.random.default_rng(rng), len(part)
+    draws, at_once = np.empty(resamples), max(1, DRAWN // sentences)
+    for start in range(0, resamples, at_once):
+        own = draws[start : start + at_once]
+        chosen = generator.integers(sentences, size=(len(own), sentences))
+        np.divide(part[chosen].sum(axis=1), whole[chosen].sum(axis=1), out=own)
+    return _percentiles(draws, np.asarray(part.sum() / whole.sum()), level)
 
 
 def bootstrap_mean(
@@ -88,6 +115,12 @@ def bootstrap_mean(
     """The mean of one value for each sentence (or test item), with the percentile interval."""
     values = _finite(values)
     return bootstrap(lambda chosen: values[chosen].mean(axis=0), len(values), resamples=resamples, level=level, rng=rng)
+
+
+def _percentiles(draws: Float[np.ndarray, "resample ..."], value: np.ndarray, level: float) -> Interval:
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    error, bias = draws.std(axis=0, ddof=1), draws.mean(axis=0) - value
+    return Interval(value, np.asarray(low), np.asarray(high), np.asarray(error), np.asarray(bias))
 
 
 def paired_bootstrap(
@@ -138,13 +171,15 @@ def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, l
 
     Constant x or y have no correlation: all but n is NaN then.
     """
+    from scipy.stats import pearsonr  # slow to import, and seldom needed
+
     _check_level(level)
     x, y = _finite(x), _finite(y)
     if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
         raise DataError(f"Found arrays of shape {x.shape} and {y.shape}; expected two of equal length, at least 2.")
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(np.nan, np.nan, np.nan, np.nan, len(x))
-    r, p_value = map(float, stats.pearsonr(x, y))
+    r, p_value = map(float, pearsonr(x, y))
     return Correlation(r, *_fisher_interval(r, len(x), level), p_value, len(x))
 
 
@@ -185,7 +220,7 @@ def _fisher_interval(r: float, n: int, level: float) -> tuple[float, float]:
         return np.nan, np.nan
     if abs(r) >= 1:
         return r, r
-    reach = float(stats.norm.ppf((1 + level) / 2)) / np.sqrt(n - 3)
+    reach = float(ndtri((1 + level) / 2)) / np.sqrt(n - 3)
     return float(np.tanh(np.arctanh(r) - reach)), float(np.tanh(np.arctanh(r) + reach))
 
 

@@ -88,20 +88,48 @@ def selection_table(
     `retrained`: probes of their own, with as many seeds. Both are means over seeds, with their deviation and the
     interval of the mean over sentences. The rows of `random` are what neurons drawn by lot give.
     """
-    cells, sets = [], []
-    for method, share in product(orders, shares):
-        for name, neurons in zip(("top", "bottom"), top_and_bottom(orders[method], share), strict=True):
-            cells.append({"method": method, "share": share, "set": name, "neurons": len(neurons)})
-            sets.append(np.sort(neurons))
-    seeds = [oracle.probe.seed for oracle in oracles]
-    trained = iter(bench.train([Probe(TASK, own, penalty.l1, penalty.l2, seed) for own in sets for seed in seeds]))
-    kept = scored_sets(bench, [[oracle.keeping(own) for oracle in oracles] for own in sets])
-    retrained = scored_sets(bench, [[next(trained) for _ in seeds] for _ in sets])
-    for cell, before, after in zip(cells, kept, retrained, strict=True):
+    ends = ranking_ends(orders, shares)
+    trained = bench.train(end_probes(ends, [oracle.probe.seed for oracle in oracles], penalty))
+    return scored_ends(bench, oracles, ends, trained)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingEnd:
+    """The top or bottom neurons of a ranking, in ascending order."""
+
+    method: str
+    share: float
+    end: str
+    neurons: Neurons
+
+
+def ranking_ends(orders: Mapping[str, Neurons], shares: Sequence[float]) -> list[RankingEnd]:
+    """The top and the bottom of each ranking, for each share of its neurons."""
+    return [
+        RankingEnd(method, share, end, np.sort(neurons))
+        for method, share in product(orders, shares)
+        for end, neurons in zip(("top", "bottom"), top_and_bottom(orders[method], share), strict=True)
+    ]
+
+
+def end_probes(ends: Sequence[RankingEnd], seeds: Sequence[int], penalty: Penalty) -> list[Probe]:
+    """The task's probes of each end, seeds innermost."""
+    return [Probe(TASK, end.neurons, penalty.l1, penalty.l2, seed) for end in ends for seed in seeds]
+
+
+def scored_ends(
+    bench: Bench, oracles: Sequence[TrainedProbe], ends: Sequence[RankingEnd], trained: Sequence[TrainedProbe]
+) -> pd.DataFrame:
+    """The table of `selection_table`, from what `end_probes` asked for once it is trained."""
+    groups, found = iter(trained), []
+    kept = scored_sets(bench, [[oracle.keeping(end.neurons) for oracle in oracles] for end in ends])
+    retrained = scored_sets(bench, [[next(groups) for _ in oracles] for _ in ends])
+    for end, before, after in zip(ends, kept, retrained, strict=True):
+        cell = {"method": end.method, "share": end.share, "set": end.end, "neurons": len(end.neurons)}
         cell |= {f"kept{ending}": value for ending, value in _with_bounds(bench, before).items()}
         own = _with_bounds(bench, after)
-        cell |= {"retrained": own[""], "sd": own["_sd"], "low": own["_low"], "high": own["_high"]}
-    return pd.DataFrame(cells)
+        found.append(cell | {"retrained": own[""], "sd": own["_sd"], "low": own["_low"], "high": own["_high"]})
+    return pd.DataFrame(found)
 
 
 def _with_bounds(bench: Bench, scores: SetScores) -> dict[str, float]:
@@ -110,24 +138,10 @@ def _with_bounds(bench: Bench, scores: SetScores) -> dict[str, float]:
     return {"": scores.accuracy, "_sd": scores.sd, "_low": float(interval.low), "_high": float(interval.high)}
 
 
-def smallest_set(
-    bench: Bench,
-    order: Neurons,
-    oracle_on_dev: float,
-    delta: float,
-    penalty: Penalty,
-    *,
-    sizes: Sequence[int] | None = None,
-    resolution: int = 10,
-    at_once: int = 4,
-) -> MinimalSet:
-    """The smallest head of a ranking whose own probe is within `delta` of the oracle on the development part.
-
-    `sizes`, `resolution` and `at_once` say which sizes are tried, how finely and how many at a time (`minimal_set`).
-    """
+def smallest_set(bench: Bench, order: Neurons, oracle_on_dev: float, delta: float, penalty: Penalty) -> MinimalSet:
+    """The smallest head of a ranking whose own probe is within `delta` of the oracle on the development part."""
     score_sets = bench.set_scorer("dev", l1=penalty.l1, l2=penalty.l2)
-    required = oracle_on_dev - delta
-    return minimal_set(order, score_sets, required, sizes=sizes, resolution=resolution, at_once=at_once)
+    return minimal_set(order, score_sets, oracle_on_dev - delta)
 
 
 def minimal_table(bench: Bench, sets: Mapping[str, tuple[int, float, SetScores]]) -> pd.DataFrame:
