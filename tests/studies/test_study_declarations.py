@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from residuum.errors import CorpusError
+from residuum.errors import CorpusError, SettingError
 from residuum.samples import teacher_folder
 from residuum.studies.costs import block_parameters, operations, step_minutes
 from residuum.studies.declarations import Load, Step, step_name
@@ -95,6 +95,21 @@ def test_given_data_is_read_by_its_layout(data):
     assert len(given.text) == SCALES["small"].limit
     assert next(iter(given.treebanks)) == "en"
     assert [pairs.languages for pairs in given.pairs()] == [("tur", "eng"), ("swh", "eng")]
+
+
+def test_tasks_that_are_asked_for_take_the_place_of_the_scales(data):
+    given = GivenData(data, SCALES["small"], tasks=("rte", "sem"))
+    assert list(given.sentence_tasks) == ["rte"]
+    assert list(given.word_texts) == ["sem"]
+
+
+def test_tasks_that_no_study_knows_or_that_are_not_given_are_named(tmp_path):
+    with pytest.raises(SettingError, match="knows no task poss; choose of upos, chunk, sem, sst2"):
+        GivenData(tmp_path, SCALES["small"], tasks=("poss",))
+    (tmp_path / "glue" / "RTE").mkdir(parents=True)
+    (tmp_path / "glue" / "RTE" / "train.tsv").write_text("a")
+    with pytest.raises(CorpusError, match="lacks glue/SST-2 for sst2, or more than one file there is the training"):
+        _ = GivenData(tmp_path, SCALES["small"], tasks=("rte", "sst2")).sentence_tasks
 
 
 def test_given_data_names_what_is_missing(tmp_path):

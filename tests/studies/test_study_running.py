@@ -149,6 +149,7 @@ def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypa
         ({"name": "nothing"}, SettingError, "no study 'nothing'; choose one of similarity, redundancy"),
         ({"scale": "huge"}, SettingError, "no scale 'huge'; choose one of sample, small, paper"),
         ({"data": "x"}, SettingError, "the scale sample uses what ships; choose small"),
+        ({"tasks": ["rte"]}, SettingError, "tasks are rte, but the scale sample uses what ships; choose small"),
         ({"scale": "small"}, SettingError, "The scale small needs data: a folder with treebanks"),
         ({"scale": "small", "data": "."}, SettingError, "The scale small needs models, such as tiny; found none"),
         ({"scale": "small", "data": "no-such", "models": "m"}, CorpusError, "no-such is no folder; expected one with"),

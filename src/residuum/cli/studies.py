@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import study_app
-from residuum.cli.arguments import quiet_libraries
+from residuum.cli.arguments import names, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Device, Estimate, Fresh, MaxMemory, Out, Seed
 
@@ -29,6 +29,10 @@ Data = Annotated[
     Path | None,
     typer.Option(help="A folder with treebanks/, token/, glue/, crosslingual/ and text/; see the page on studies."),
 ]
+Tasks = Annotated[
+    str | None,
+    typer.Option(help="Instead of the scale's tasks: some of upos, chunk, sem; sst2, mrpc, rte, stsb, qnli, mnli."),
+]
 ScaleName = Annotated[
     Literal["sample", "small", "paper"],
     typer.Option(help="What ships (minutes); --models and --data in sizes for two cores; all of the document."),
@@ -44,6 +48,7 @@ def _command(name: str, description: str) -> Callable[..., None]:
         scale: ScaleName = "sample",
         models: Models = None,
         data: Data = None,
+        tasks: Tasks = None,
         yes: Yes = False,
         seed: Seed = 0,
         device: Device = "auto",
@@ -59,6 +64,7 @@ def _command(name: str, description: str) -> Callable[..., None]:
             "scale": scale,
             "models": models or (),
             "data": data,
+            "tasks": names(tasks or ""),
             "device": device,
             "seed": seed,
         }

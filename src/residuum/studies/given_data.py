@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from residuum.corpus import read_corpus
 from residuum.corpus.detection import is_of_split, may_be_text
-from residuum.errors import CorpusError
+from residuum.errors import CorpusError, SettingError
 from residuum.studies.scales import Scale
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 
@@ -38,8 +39,12 @@ class GivenData:
     root: Path
     scale: Scale
     seed: int = 0
+    tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        known = (*WORD_TASKS, *SENTENCE_TASKS)
+        if unknown := [name for name in self.tasks if name not in known]:
+            raise SettingError(f"A study knows no task {', '.join(unknown)}; choose of {', '.join(known)}.")
         if not self.root.is_dir():
             raise CorpusError(f"{self.root} is no folder; expected one with folders such as {LAYOUT}.")
 
@@ -70,7 +75,7 @@ class GivenData:
         """The text of each word task in one piece, or where its parts are."""
         self._folder(TREEBANK)
         there = [name for name, folder in WORD_TASKS.items() if (self.root / folder).is_dir()]
-        return {name: self.root / WORD_TASKS[name] for name in there[: self.scale.tasks]}
+        return {name: self.root / WORD_TASKS[name] for name in self._chosen(WORD_TASKS, there)}
 
     @cached_property
     def sentence_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
@@ -81,7 +86,7 @@ class GivenData:
             raise CorpusError(f"{self.root} has no GLUE task with a training part; expected folders such as glue/RTE.")
         return {
             name: (named_task(name), self._task(name, folders[name], self.scale.examples))
-            for name in there[: self.scale.tasks]
+            for name in self._chosen(folders, there)
         }
 
     @cached_property
@@ -134,6 +139,14 @@ class GivenData:
 
     def _task(self, name: str, folder: str, limit: int | None) -> TaskCorpora:
         return read_task(name, self.root / folder, limit=limit, seed=self.seed)
+
+    def _chosen(self, kind: Mapping[str, str], there: Sequence[str]) -> Sequence[str]:
+        """The tasks of a kind that were asked for, or else as many of those that are there as the scale takes."""
+        asked = [name for name in self.tasks if name in kind]
+        if missing := [name for name in asked if name not in there]:
+            wanted = ", ".join(f"{kind[name]} for {name}" for name in missing)
+            raise CorpusError(f"{self.root} lacks {wanted}, or more than one file there is the training part.")
+        return asked or there[: self.scale.tasks]
 
     def _has_training(self, folder: Path) -> bool:
         """Whether exactly one file is the training part, so that it is known which one is meant."""

@@ -73,6 +73,7 @@ def study(
     scale: str = "sample",
     models: Sequence[str | Path] | str | Path = (),
     data: str | Path | None = None,
+    tasks: Sequence[str] = (),
     yes: bool = False,
     device: str = "auto",
     seed: int = 0,
@@ -82,11 +83,12 @@ def study(
     """Run the chain of a document (`similarity`, `redundancy`, `transfer-learning`, …) into `out`, and report.
 
     `scale` is `sample` (what ships, minutes), `small` (`models` and the folder `data`, sizes for two cores) or `paper`
-    (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. Every step has
-    its folder in `out` and is not done again when the study is run again; `fresh` starts over.
+    (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. `tasks` (`sst2`,
+    `upos`, …) take the place of those that the scale would take. Every step has its folder in `out` and is not done
+    again when the study is run again; `fresh` starts over.
     """
     document, size = named_document(name), named_scale(scale)
-    kit = _kit(document, size, models, data, Path(out), device, seed, fresh)
+    kit = _kit(document, size, models, data, tasks, Path(out), device, seed, fresh)
     config = _config(document, kit)
     finished_run(kit.out, COMMAND, config, fresh=fresh)  # another study's folder is an error
     steps = document.steps(kit)
@@ -107,12 +109,13 @@ def study_cost(
     scale: str = "sample",
     models: Sequence[str | Path] | str | Path = (),
     data: str | Path | None = None,
+    tasks: Sequence[str] = (),
     device: str = "auto",
     seed: int = 0,
 ) -> Cost:
     """What `study` would take with the same settings, by the rule of `studies.costs` at the speed of this machine."""
     document, size = named_document(name), named_scale(scale)
-    kit = _kit(document, size, models, data, Path(), device, seed, False)
+    kit = _kit(document, size, models, data, tasks, Path(), device, seed, False)
     weights = {name: all_parameters(path, document.models) for name, path in kit.models.items()}
     what = f"{name}, scale {scale}: {', '.join(kit.models)}"
     return chain_cost(what, document.steps(kit), _blocks(document, kit), weights, machine_speed())
@@ -127,6 +130,7 @@ def _kit(
     scale: Scale,
     models: Sequence[str | Path] | str | Path,
     data: str | Path | None,
+    tasks: Sequence[str],
     out: Path,
     device: str,
     seed: int,
@@ -134,15 +138,16 @@ def _kit(
 ) -> Kit:
     given = [models] if isinstance(models, str | Path) else list(models)
     if scale.name == "sample":
-        if data is not None:
-            raise SettingError(f"data is {data}, but the scale sample uses what ships; choose small to use it.")
+        for what, found in {"data is": data, "tasks are": ", ".join(tasks)}.items():
+            if found:
+                raise SettingError(f"{what} {found}, but the scale sample uses what ships; choose small to use it.")
         return Kit(scale, _named(given or [_teacher()]), SampleData(scale, seed), out, device, seed, fresh)
     if data is None:
         raise SettingError(f"The scale {scale.name} needs data: a folder with {', '.join(document.needs)}.")
     if not given and scale.name == "small":
         raise SettingError(f"The scale small needs models, such as {', '.join(list(document.models)[:2])}; found none.")
     chosen = _named(given or list(document.models))
-    return Kit(scale, chosen, GivenData(Path(data), scale, seed), out, device, seed, fresh)
+    return Kit(scale, chosen, GivenData(Path(data), scale, seed, tuple(tasks)), out, device, seed, fresh)
 
 
 def _config(document: Document, kit: Kit) -> dict[str, Any]:
@@ -151,6 +156,7 @@ def _config(document: Document, kit: Kit) -> dict[str, Any]:
         "scale": kit.scale.name,
         "models": dict(kit.models),
         "data": kit.data.identity,
+        "tasks": list(kit.data.tasks),
         "seed": kit.seed,
     }
 

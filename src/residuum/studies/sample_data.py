@@ -29,6 +29,7 @@ class SampleData:
 
     scale: Scale
     seed: int = 0
+    tasks: tuple[str, ...] = ()  # those of the scale; other data may be asked for others
 
     @property
     def identity(self) -> str:
