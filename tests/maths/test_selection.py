@@ -56,11 +56,6 @@ def test_when_nothing_suffices_the_largest_set_is_returned_and_said_to_fail():
     assert found.score == pytest.approx(0.09)
 
 
-def test_given_sizes_are_tried_and_refined():
-    found = minimal_set(np.arange(100), scorer(40), 0.9, sizes=[20, 60], resolution=1)
-    assert len(found.neurons) == 40
-
-
 @given(st.integers(1, 10_000))
 def test_sizes_grow_to_all_neurons(n_neurons):
     sizes = growing_sizes(n_neurons)
@@ -112,7 +107,3 @@ def test_bad_settings_are_explained():
         keep_share(0.9, 1.5)
     with pytest.raises(SettingError, match="at most 0.5"):
         top_and_bottom(np.arange(10), 0.7)
-    with pytest.raises(SettingError, match="ranking of 10 neurons"):
-        minimal_set(np.arange(10), scorer(5), 0.9, sizes=[20])
-    with pytest.raises(SettingError, match="ranking of 10 neurons"):
-        minimal_set(np.arange(10), scorer(5), 0.9, sizes=[0, 5])

@@ -33,18 +33,16 @@ def minimal_set(
     score_sets: Scorer,
     required: float,
     *,
-    sizes: Sequence[int] | None = None,
     resolution: int = 10,
     at_once: int = 4,
 ) -> MinimalSet:
     """Grow the head of a ranking until it scores `required`, then narrow the gap to the last insufficient size.
 
     `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021). A round scores
-    up to `at_once` sizes: the next of `growing_sizes` (or of `sizes`), later evenly between the two. The search ends
-    when the gap is at most `resolution` neurons. When no size suffices the largest is returned with
-    `sufficient=False`.
+    up to `at_once` sizes: the next of `growing_sizes`, later evenly between the two. The search ends when the gap is
+    at most `resolution` neurons. When no size suffices all neurons are returned with `sufficient=False`.
     """
-    sizes = _checked_sizes(growing_sizes(len(order)) if sizes is None else sizes, len(order))
+    sizes = growing_sizes(len(order))
     tried: dict[int, float] = {}
     for start in range(0, len(sizes), at_once):
         _try_sizes(order, sizes[start : start + at_once], score_sets, tried)
@@ -121,13 +119,6 @@ def layer_subsets(layout: NeuronLayout) -> dict[str, tuple[int, ...]]:
     if 0 in layers and len(layers) > 1:
         subsets |= {"embeddings": (0,), "all but embeddings": layers[1:]}
     return subsets
-
-
-def _checked_sizes(sizes: Sequence[int], n_neurons: int) -> list[int]:
-    checked = sorted(set(sizes))
-    if not checked or checked[0] < 1 or checked[-1] > n_neurons:
-        raise SettingError(f"Sizes {list(sizes)} cannot be tried on a ranking of {n_neurons} neurons.")
-    return checked
 
 
 def _try_sizes(order: Neurons, sizes: Sequence[int], score_sets: Scorer, tried: dict[int, float]) -> None:
