@@ -118,6 +118,13 @@ def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain,
     assert 'data-verdict="does not hold"' in page
 
 
+def test_fewer_examples_are_another_run_of_the_study(chain, tmp_path):
+    found = study("similarity", tmp_path / "out", examples=7)
+    assert found.run.config["examples"] == 7
+    with pytest.raises(StoreError, match="holds another run"):
+        study("similarity", tmp_path / "out")
+
+
 def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain, tmp_path):
     done, _ = chain
     said = []
@@ -149,6 +156,7 @@ def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypa
         ({"name": "nothing"}, SettingError, "no study 'nothing'; choose one of similarity, redundancy"),
         ({"scale": "huge"}, SettingError, "no scale 'huge'; choose one of sample, small, paper"),
         ({"data": "x"}, SettingError, "the scale sample uses what ships; choose small"),
+        ({"examples": 0}, SettingError, "Found 0 examples; expected at least 1"),
         ({"tasks": ["rte"]}, SettingError, "tasks are rte, but the scale sample uses what ships; choose small"),
         ({"scale": "small"}, SettingError, "The scale small needs data: a folder with treebanks"),
         ({"scale": "small", "data": "."}, SettingError, "The scale small needs models, such as tiny; found none"),

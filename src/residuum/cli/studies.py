@@ -33,6 +33,7 @@ Tasks = Annotated[
     str | None,
     typer.Option(help="Instead of the scale's tasks: some of upos, chunk, sem; sst2, mrpc, rte, stsb, qnli, mnli."),
 ]
+Examples = Annotated[int | None, typer.Option(help="Learn each sentence task from so many examples.", min=1)]
 ScaleName = Annotated[
     Literal["sample", "small", "paper"],
     typer.Option(help="What ships (minutes); --models and --data in sizes for two cores; all of the document."),
@@ -49,6 +50,7 @@ def _command(name: str, description: str) -> Callable[..., None]:
         models: Models = None,
         data: Data = None,
         tasks: Tasks = None,
+        examples: Examples = None,
         yes: Yes = False,
         seed: Seed = 0,
         device: Device = "auto",
@@ -65,6 +67,7 @@ def _command(name: str, description: str) -> Callable[..., None]:
             "models": models or (),
             "data": data,
             "tasks": names(tasks or ""),
+            "examples": examples,
             "device": device,
             "seed": seed,
         }

@@ -74,6 +74,7 @@ def study(
     models: Sequence[str | Path] | str | Path = (),
     data: str | Path | None = None,
     tasks: Sequence[str] = (),
+    examples: int | None = None,
     yes: bool = False,
     device: str = "auto",
     seed: int = 0,
@@ -84,10 +85,11 @@ def study(
 
     `scale` is `sample` (what ships, minutes), `small` (`models` and the folder `data`, sizes for two cores) or `paper`
     (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. `tasks` (`sst2`,
-    `upos`, …) take the place of those that the scale would take. Every step has its folder in `out` and is not done
-    again when the study is run again; `fresh` starts over.
+    `upos`, …) take the place of those that the scale would take, and `examples` that of the number that each sentence
+    task is learnt from. Every step has its folder in `out` and is not done again when the study is run again; `fresh`
+    starts over.
     """
-    document, size = named_document(name), named_scale(scale)
+    document, size = named_document(name), named_scale(scale, examples)
     kit = _kit(document, size, models, data, tasks, Path(out), device, seed, fresh)
     config = _config(document, kit)
     finished_run(kit.out, COMMAND, config, fresh=fresh)  # another study's folder is an error
@@ -110,11 +112,12 @@ def study_cost(
     models: Sequence[str | Path] | str | Path = (),
     data: str | Path | None = None,
     tasks: Sequence[str] = (),
+    examples: int | None = None,
     device: str = "auto",
     seed: int = 0,
 ) -> Cost:
     """What `study` would take with the same settings, by the rule of `studies.costs` at the speed of this machine."""
-    document, size = named_document(name), named_scale(scale)
+    document, size = named_document(name), named_scale(scale, examples)
     kit = _kit(document, size, models, data, tasks, Path(), device, seed, False)
     weights = {name: all_parameters(path, document.models) for name, path in kit.models.items()}
     what = f"{name}, scale {scale}: {', '.join(kit.models)}"
@@ -154,6 +157,7 @@ def _config(document: Document, kit: Kit) -> dict[str, Any]:
     return {
         "study": document.name,
         "scale": kit.scale.name,
+        "examples": kit.scale.examples,
         "models": dict(kit.models),
         "data": kit.data.identity,
         "tasks": list(kit.data.tasks),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from residuum.errors import SettingError
 
@@ -41,8 +41,12 @@ SCALES = {
 }
 
 
-def named_scale(name: str) -> Scale:
-    """The scale of that name."""
+def named_scale(name: str, examples: int | None = None) -> Scale:
+    """The scale of that name; `examples` other than its own, where they are given."""
     if name not in SCALES:
         raise SettingError(f"There is no scale {name!r}; choose one of {', '.join(SCALES)}.")
-    return SCALES[name]
+    if examples is None:
+        return SCALES[name]
+    if examples < 1:
+        raise SettingError(f"Found {examples} examples; expected at least 1.")
+    return replace(SCALES[name], examples=examples)
