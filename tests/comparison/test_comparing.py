@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from residuum.activations.extraction import extract
-from residuum.comparison import compare
+from residuum.comparison import compare, estimates
 from residuum.comparison.passes import cut_into_groups
 from residuum.corpus import Corpus
 from residuum.errors import DataError, SettingError, StoreError
@@ -92,6 +92,16 @@ def test_less_memory_means_more_passes_and_the_same_table(stores, whole):
     pd.testing.assert_frame_equal(tight.frame, expected, rtol=1e-10, atol=1e-12)
     with pytest.raises(SettingError, match="max_memory is 0 MB, but reading alone needs"):
         compare(stores, max_memory=1000, workers=1, progress=False)
+
+
+def test_a_killed_run_goes_on_with_other_memory(stores, tmp_path, monkeypatch):
+    settings = {"measures": "cka", "groups": 3, "workers": 1, "progress": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(estimates, "_evaluate_all", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            compare(stores, out=tmp_path / "run", max_memory=8 * 512 * 16 * 8 + 80_000, **settings)
+    resumed = compare(stores, out=tmp_path / "run", **settings)
+    pd.testing.assert_frame_equal(resumed.frame, compare(stores, **settings).frame)
 
 
 def test_models_are_compared_without_storing_anything(tiny_folder, stores, whole):

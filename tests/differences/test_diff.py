@@ -10,11 +10,12 @@ import pytest
 from labelled_text import labelled_text
 
 import residuum
+from residuum.comparison.estimates import Plan
 from residuum.corpus import Corpus
 from residuum.differences import diff, work
 from residuum.differences.probing import steps_at_once
 from residuum.engine import run_tasks
-from residuum.errors import StoreError
+from residuum.errors import MemoryLimitError, StoreError
 from residuum.maths.probing import Recipe
 from residuum.models import Model
 
@@ -209,3 +210,23 @@ def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):
     assert steps_at_once([100, 300, 200], 10**6) == 3
     assert steps_at_once([100, 300, 200], 2 * 8 * 300) == 2
     assert steps_at_once([100, 300, 200], 300) == 1
+    assert steps_at_once([100, 300, 200], 10**6, needed=10**6 // 2) == 2
+
+
+def test_similarities_keep_to_the_memory_of_the_run_and_stay_the_same(models, text, result, monkeypatch):
+    passes, planned = [], Plan.passes
+
+    def watched(plan):
+        passes.append(len(planned(plan)))
+        return planned(plan)
+
+    monkeypatch.setattr(Plan, "passes", watched)
+    tight = diff(models, text, TASKS, progress=False, max_memory=1_200_000, **QUICK)
+    assert min(passes) > 1
+    pd.testing.assert_frame_equal(tight.similarity, result.similarity, rtol=1e-10, atol=1e-12)
+
+
+def test_too_many_neurons_are_refused_before_any_step(models, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "probe_tasks", lambda *_: pytest.fail("a step was begun"))
+    with pytest.raises(MemoryLimitError, match=r"^The step 'clustering' of 64 neurons of bert needs .+--layers"):
+        diff(models, text, "upos", progress=False, max_memory=10_000, **QUICK)

@@ -118,8 +118,10 @@ def moment_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate
     measures = plan.of("moments")
     values = {measure: _empty(plan) for measure in measures}
     dead = [0] * len(plan.widths)
-    for number, pairs in enumerate(plan.passes()):
-        folder = plan.scratch / f"pass-{number}"
+    passes = plan.passes()
+    for number, pairs in enumerate(passes):
+        # Their number tells which pairs each of them takes: what is left of a run with other memory is of no use.
+        folder = plan.scratch / f"pass-{number}-of-{len(passes)}"
         task = partial(group_moments, plan.sources, products=plan.products)
         total = _accumulate(plan, task, pairs, folder, progress)
         for layer in {layer for pair in pairs for layer in pair}:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from residuum.activations.correlation import clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare_cost
 from residuum.comparison.comparing import ATTENTION
@@ -62,17 +63,19 @@ def diff_cost(
         trial = _Trial(texts, layers, attention, device, engine, Path(folder))
         tried = [trial.of(source) for source in named]
         steps = [step for one in tried for step in one.reading]
+        sizes = [_n_rows(text) * one.layout.n_neurons for one in tried for text in texts]
+        trees = [clustering_bytes(one.layout.n_neurons, one.layout.widths) for one in tried]
+        at_once = steps_at_once(sizes, max_memory, max(trees)) if workers is None else 1
         compared = compare_cost(
             _comparable(tried),
             measures=chosen,
             groups=groups,
             products=Settings(measures=tuple(chosen)).products,
             workers=wide,
+            max_memory=max_memory,
             times=_longer(tried, texts[0]),
         )
         steps += [replace(step, name=f"similarity: {step.name}") for step in compared.steps]
-    sizes = [_n_rows(text) * one.layout.n_neurons for one in tried for text in texts]
-    at_once = steps_at_once(sizes, max_memory) if workers is None else 1
     probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), max_memory, engine, at_once)
     steps += [step for one in tried for step in probing.steps(one)]
     words, names = sum(text.corpus.n_words for text in texts), ", ".join(source.name for source in named)

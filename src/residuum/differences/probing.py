@@ -27,12 +27,13 @@ COPIES = 2  # of the words of a reading: as features, and those of the neurons t
 Say = Callable[[str], object]
 
 
-def steps_at_once(sizes: Sequence[int], max_memory: int) -> int:
+def steps_at_once(sizes: Sequence[int], max_memory: int, needed: int = 0) -> int:
     """How many steps run at a time, on readings of so many activations each: as there are cores, and room for all.
 
-    The steps of small probes are too short to gain from threads, so that each is given one.
+    `needed` are the bytes that a step of another kind cannot do without. The steps of small probes are too short to
+    gain from threads, so that each is given one.
     """
-    return max(1, min(worker_count(None), len(sizes), max_memory // (COPIES * 4 * max(sizes))))
+    return max(1, min(worker_count(None), len(sizes), max_memory // max(COPIES * 4 * max(sizes), needed)))
 
 
 def probe_tasks(

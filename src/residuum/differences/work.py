@@ -12,7 +12,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from residuum.activations.auditing import audit_table
-from residuum.activations.correlation import check_room
+from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
@@ -60,7 +60,7 @@ class Work:
         Where there are more cores than readings, the similarities have all of them to themselves first.
         """
         readings = [store for model in self.models for store in model.stores]
-        at_once = steps_at_once([_size(store) for store in readings], self.max_memory) if self.workers is None else 1
+        at_once = self._at_once(readings)
         alone = _Manner(self.workers, self.max_memory, self.progress, self.say)
         if at_once == 1:
             return {name: step(alone) for name, step in self._steps().items()}
@@ -71,6 +71,16 @@ class Work:
         beside = _Manner(None, self.max_memory // at_once, progress=False, say=_silent, beside=True)
         found = run_tasks(_run, [(step, beside) for step in steps.values()], Engine(at_once))
         return done | dict(zip(steps, found, strict=True))
+
+    def _at_once(self, readings: list[ActivationStore]) -> int:
+        """How many steps run at a time; neurons that are too many to be clustered are refused before any begins."""
+        clustered = [model.stores[0] for model in self.models]
+        for store in clustered:
+            check_room(store, self.max_memory)
+        if self.workers is not None:
+            return 1
+        trees = [clustering_bytes(sum(store.widths), store.widths) for store in clustered]
+        return steps_at_once([_size(store) for store in readings], self.max_memory, max(trees))
 
     def _steps(self) -> dict[str, Callable[[_Manner], Run]]:
         """What is to be done, the longest first; a step that was finished before is only read."""
@@ -204,6 +214,7 @@ def _compared(steps: Path, stores: list[ActivationStore], settings: Settings, ma
         products=settings.products,
         out=steps / "similarity",
         workers=1 if manner.beside else manner.workers,
+        max_memory=manner.max_memory,
         progress=manner.progress,
     ).run
 
@@ -212,7 +223,6 @@ def _clustered(steps: Path, name: str, store: ActivationStore, settings: Cluster
     """How many neurons of a model are left at each threshold."""
 
     def compute() -> Run:
-        check_room(store, manner.max_memory)
         manner.say(f"{store.name}: clusters of {sum(store.widths):,} neurons.")
         with tqdm(total=store.n_rows, unit=" words", disable=None if manner.progress else True, leave=False) as bar:
             run = general_redundancy(store, None, settings, workers=manner.workers, advance=bar.update)
