@@ -1,16 +1,24 @@
 """Whatever the data hold, the page stays a page."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.reports import embedding
 from residuum.reports.charts import value_map
+from residuum.reports.content import View
 from residuum.reports.embedding import figure_data, json_block, rows_shown, script_block, table_data
+
+
+def shown(where, having=()):
+    """A view of such rows."""
+    return View("", "", go.Figure(), "table", where, having)
 
 
 def cells(data):
@@ -78,12 +86,17 @@ def test_columns_of_the_same_name_are_both_kept():
 
 def test_a_figure_of_a_cut_table_keeps_its_own_rows(monkeypatch):
     frame = pd.DataFrame({"name": list("aabab"), "k": [0, 1, 0, 0, 0], "value": [1.0, 2.0, 3.0, None, 5.0]})
-    assert rows_shown(frame, {"name": "a"}, ()) == {}
+    assert rows_shown(shown({"name": "a"}), frame) == {}
     monkeypatch.setattr(embedding, "EMBEDDED_ROWS", 3)
-    kept = rows_shown(frame, {"name": "a", "k": "0"}, ())
+    kept = rows_shown(shown({"name": "a", "k": "0"}), frame)
     assert (kept["rows"], cells(kept["own"])["value"]) == (2, [1.0, None])
-    assert cells(rows_shown(frame, {"k": "0"}, ("value",))["own"])["value"] == [1.0, 3.0, 5.0]
-    assert rows_shown(frame, {}, ()) == {"rows": 5}
+    assert cells(rows_shown(shown({"k": "0"}, ("value",)), frame)["own"])["value"] == [1.0, 3.0, 5.0]
+    assert rows_shown(shown({}), frame) == {"rows": 5}
+
+
+def test_a_figure_with_a_table_of_its_own_keeps_that_whatever_the_other_has():
+    own = rows_shown(replace(shown({}), own=pd.DataFrame({"mean": [0.5]})), pd.DataFrame({"value": [0.4, 0.6]}))
+    assert (own["rows"], cells(own["own"])) == (1, {"mean": [0.5]})
 
 
 @pytest.mark.parametrize(("rows", "height"), [(3, None), (20, 160 + 26 * 20), (500, 1600)])

@@ -2,7 +2,6 @@
 
 import base64
 
-import pandas as pd
 import pytest
 from every_run import every_run
 
@@ -80,17 +79,19 @@ def test_the_rows_of_a_figure_are_those_that_it_shows(page, path, runs):
     means = runs[places["adapt"] - 1].tables["means"]
     assert page.run(first.format(places["adapt"])) == len(means[(means["k"] == 0) & (means["part"] == "test")])
     assert page.run(first.format(places["evaluate retrieval"])) == 2
+    assert page.run(first.format(places["probe"])) == 4  # layers and all of them together, but no subset
+    assert page.run(first.format(places["ablate"])) == 2
+    assert page.run(first.format(places["trim"])) == 2
 
 
 def test_a_csv_that_cannot_have_all_rows_says_so(page, runs, tmp_path, monkeypatch):
     monkeypatch.setattr("residuum.reports.embedding.EMBEDDED_ROWS", 12)
-    compared, trimmed = (next(run for run in runs if run.command == command) for command in ("compare", "trim"))
-    trimmed.tables["pieces"] = pd.concat([trimmed.tables["pieces"]] * 10, ignore_index=True)
-    page.open(report([compared, trimmed], tmp_path / "cut.html"))
+    compared = next(run for run in runs if run.command == "compare")
+    page.open(report(compared, tmp_path / "cut.html"))
     said = page.run("Array.from(document.querySelectorAll('.held'), (one) => one.textContent)")
-    assert said[-1] == "The CSV has 12 of 20 rows; the folder of the run has all."
+    assert said[0] == "The CSV has 12 of 49 rows; the folder of the run has all."
     # A curve has fewer rows than the page holds of a table, and so has them all, although its table is cut.
-    assert said[1:-1] == ["", ""]
+    assert said[1:] == ["", ""]
     curve = "figures.find((one) => one.panel.id === 'run-1-figure-2')"
     assert page.run(f"rowsOf(viewOf({curve})).rows.length") == 7
 

@@ -11,6 +11,7 @@ from residuum.reports.wording import CONFIDENCE, interval
 from residuum.results import Run
 
 COLUMNS = ("set", "share", "neurons", "probe", "layer", "intact", "masked", "running", "low", "high", "drop", "change")
+LAYERS = ("layer",)  # only rows of one layer are drawn; the others are of all layers together
 CAPTION = (
     "Scores on the test part: with the intact model (intact), with neurons hidden from the probe only (masked), and "
     "with neurons silenced in the running model (running, with its deviation over seeds, its interval and what is "
@@ -74,7 +75,7 @@ def _panels(frame: pd.DataFrame) -> list[Panel]:
             lines.append(Series("retrained", x, rows["retrained"].tolist()))
         key, label = f"{name} {share}", f"{name}, {share:.1%}"
         figure = line_chart(lines, x="layer", y="score", step=max(1, -(-len(x) // 13)))
-        scores.append(View(key, label, figure, "ablation", {"set": name, "share": f"{share:.7g}"}))
+        scores.append(View(key, label, figure, "ablation", {"set": name, "share": f"{share:.7g}"}, LAYERS))
         changes.append(Series(label, x, rows["change"].tolist()))
     moved = line_chart(changes, x="layer", y="distance moved")
     return [
@@ -88,6 +89,6 @@ def _panels(frame: pd.DataFrame) -> list[Panel]:
         Panel(
             "How far words moved",
             "Distance of the test words from where they are in the intact model, as a share of their spread there.",
-            (View("change", "change", moved, "ablation"),),
+            (View("change", "change", moved, "ablation", having=LAYERS),),
         ),
     ]

@@ -131,9 +131,27 @@ def interval_text(low: np.ndarray, place: int) -> str:
     return f"<br>{CONFIDENCE} interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
 
 
+def has_marks(figure: go.Figure) -> bool:
+    """Whether anything is drawn: a cell with a number, or a point that has both of its places."""
+    return any(_is_marked(trace) for trace in figure.to_plotly_json()["data"])
+
+
 def plain(text: object) -> str:
     """Text that plotly shows as it is: markup and `%{…}` of its templates mean nothing in it."""
     return html.escape(str(text), quote=False).replace("%{", "&#37;{")
+
+
+def _is_marked(trace: dict[str, Any]) -> bool:
+    if trace["type"] == "heatmap":
+        return not np.isnan(np.asarray(trace["z"], dtype=float)).all()
+    across, up = trace.get("x"), trace.get("median", trace.get("y"))
+    if across is None or up is None:
+        return False
+    return any(not (_is_unknown(x) or _is_unknown(y)) for x, y in zip(across, up, strict=False))
+
+
+def _is_unknown(place: object) -> bool:
+    return place is None or (isinstance(place, float) and np.isnan(place))
 
 
 def _band(series: Series, place: int) -> go.Scatter:

@@ -27,15 +27,17 @@ class Finding:
 class View:
     """One drawing, and the rows of one of the section's tables that it shows.
 
-    They are those where all of `where` holds, and that have a value in every column of `having`.
+    They are those where every column of `where` has that value (or one of those values), and every column of `having`
+    any. Where no row is drawn, but what was made of them, `own` is a table of just that.
     """
 
     key: str
     label: str
     figure: go.Figure
     table: str
-    where: Mapping[str, str] = field(default_factory=dict)
+    where: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     having: tuple[str, ...] = ()
+    own: pd.DataFrame | None = None
     group: str = ""  # under which the label stands when the reader chooses
     note: str = ""
 
@@ -50,6 +52,12 @@ class Panel:
     first: str = ""  # the key that is shown at first; else the first view
     choice: str = "Measure"
     shape: Literal["wide", "square"] = "wide"
+
+    @property
+    def first_key(self) -> str:
+        """The key of the view that is shown at first."""
+        keys = [view.key for view in self.views]
+        return self.first if self.first in keys else keys[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -91,6 +92,7 @@ def _panels(run: Run) -> list[Panel]:
             tables["scores"],
             "scores",
             _score_figure,
+            having=("layer",),
         ),
         _task_panel(
             "What changed from the base, layer by layer?",
@@ -100,6 +102,7 @@ def _panels(run: Run) -> list[Panel]:
             tables["change"],
             "change",
             partial(_change_figure, base=base),
+            having=("layer",),
         ),
         _task_panel(
             "Where do the neurons that matter lie?",
@@ -107,6 +110,7 @@ def _panels(run: Run) -> list[Panel]:
             tables["spread"],
             "spread",
             _spread_figure,
+            where={"set": "minimal"},
         ),
         _task_panel(
             "Is the knowledge in few neurons or in all?",
@@ -124,11 +128,17 @@ def _panels(run: Run) -> list[Panel]:
 
 
 def _task_panel(
-    title: str, caption: str, table: pd.DataFrame, name: str, draw: Callable[[pd.DataFrame], go.Figure]
+    title: str,
+    caption: str,
+    table: pd.DataFrame,
+    name: str,
+    draw: Callable[[pd.DataFrame], go.Figure],
+    where: Mapping[str, str] = MappingProxyType({}),
+    having: tuple[str, ...] = (),
 ) -> Panel:
-    """A figure for each task; the reader's choice of a task holds for all of these panels."""
+    """A figure for each task of the rows that it draws; the reader's choice of a task holds for all of these panels."""
     groups = [(str(task), table.loc[table["task"] == task]) for task in table["task"].unique()]
-    views = tuple(View(f"task {task}", task, draw(own), name, {"task": task}) for task, own in groups)
+    views = tuple(View(f"task {task}", task, draw(own), name, {"task": task, **where}, having) for task, own in groups)
     return Panel(title, caption, views, choice="Task")
 
 
@@ -222,7 +232,7 @@ def _survivor_panel(thresholds: pd.DataFrame, survivors: pd.DataFrame) -> Panel:
         own = own.assign(share=own["medoid"] / own["neurons"])
         figure = line_chart(_lines(own, "share"), x=DEPTH, y="share kept")
         label = f"By layer, threshold {threshold:g}"
-        views.append(View(f"{threshold:g}", label, figure, "survivors", {"threshold": str(threshold)}))
+        views.append(View(f"{threshold:g}", label, figure, "survivors", {"threshold": f"{threshold:.7g}"}))
     return Panel(
         title="How many neurons say something of their own?",
         caption="Neurons are clustered by 1 − |correlation|; one of each cluster, its medoid, survives. The fewer "

@@ -49,7 +49,8 @@ def _means(scores: pd.DataFrame) -> dict[str, float]:
 def _view(score: str, means: Mapping[str, float]) -> View:
     values = list(means.values())
     figure = interval_chart(list(means), values, values, values, x=score)
-    return View(score, score, figure, table="scores", where={"score": score})
+    drawn = pd.DataFrame({"row": list(means), "mean": values})
+    return View(score, score, figure, table="scores", where={"score": score}, own=drawn)
 
 
 def _finding(score: str, means: Mapping[str, float]) -> Finding:

@@ -7,13 +7,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from markupsafe import Markup
+
+from residuum.reports.content import View
 
 EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
 USUAL_HEIGHT, MOST_HEIGHT = 420, 1600  # of a figure, in pixels: beyond the one it is kept, up to the other
@@ -44,15 +45,25 @@ def table_data(frame: pd.DataFrame) -> dict[str, Any]:
     return {"columns": columns, "rows": len(shown), "total": len(frame)}
 
 
-def rows_shown(frame: pd.DataFrame, where: Mapping[str, str], having: Sequence[str]) -> dict[str, Any]:
-    """Of a table that is cut: how many rows a figure shows, and the rows themselves unless they are too many again.
+def rows_shown(view: View, frame: pd.DataFrame) -> dict[str, Any]:
+    """A view's own table; or of a table that is cut how many rows it shows, and these unless they are too many again.
 
     Of a table that the page holds whole, the page finds them by itself.
     """
+    if view.own is not None:
+        return {"rows": len(view.own), "own": table_data(view.own)}
     if len(frame) <= EMBEDDED_ROWS:
         return {}
-    shown = frame.loc[_fitting(frame, where, having)]
+    shown = frame.loc[fitting_rows(view, frame)]
     return {"rows": len(shown), **({"own": table_data(shown)} if len(shown) <= EMBEDDED_ROWS else {})}
+
+
+def fitting_rows(view: View, frame: pd.DataFrame) -> np.ndarray:
+    """Which rows of its table a view shows; `rowsWhere` of the page finds the same ones."""
+    fits = np.asarray(frame[list(view.having)].notna().to_numpy().all(axis=1))
+    for name, values in view.where.items():
+        fits &= _has_value(pd.Series(frame[name]), values)
+    return fits
 
 
 def figure_data(figure: go.Figure) -> dict[str, Any]:
@@ -64,17 +75,22 @@ def figure_data(figure: go.Figure) -> dict[str, Any]:
     return {"data": _finite(parts["data"]), "layout": _finite(layout), "height": tall}
 
 
-def _fitting(frame: pd.DataFrame, where: Mapping[str, str], having: Sequence[str]) -> np.ndarray:
-    fits = np.asarray(frame[list(having)].notna().to_numpy().all(axis=1))
-    for name, value in where.items():
-        numeric = pd.api.types.is_numeric_dtype(frame[name]) and not pd.api.types.is_bool_dtype(frame[name])
-        found = frame[name] == float(value) if numeric else frame[name].map(_text) == value
-        fits &= found.fillna(False).to_numpy(dtype=bool)
-    return fits
+def _has_value(column: pd.Series, values: str | tuple[str, ...]) -> np.ndarray:
+    several = (values,) if isinstance(values, str) else values
+    if _is_numeric(column):
+        numbers = column.to_numpy(dtype=float, na_value=math.nan)
+        return np.any(
+            [np.isclose(numbers, float(value), rtol=10.0 ** (1 - DIGITS), atol=0) for value in several], axis=0
+        )
+    return column.map(_text).isin(several).to_numpy(dtype=bool)
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 def _column(name: str, values: pd.Series) -> dict[str, Any]:
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+    if _is_numeric(values):
         return {"name": name, "numeric": True, "values": [_number(value) for value in values]}
     codes, levels = pd.factorize(values.map(_text, na_action="ignore"), use_na_sentinel=True)
     return {"name": name, "numeric": False, "values": codes.tolist(), "levels": [str(level) for level in levels]}

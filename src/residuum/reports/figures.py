@@ -112,6 +112,8 @@ def _length(blocks: list[Block]) -> int:
 
 def _colour_range(values: np.ndarray) -> tuple[float, float]:
     """From the tenth below the lowest value to the tenth above the highest, so that the colours tell most."""
+    if np.isnan(values).all():
+        return 0.0, 1.0
     low, high = np.floor(np.nanmin(values) * 10) / 10, np.ceil(np.nanmax(values) * 10 - 1e-6) / 10
     return (float(low), float(high)) if high > low else (float(low), float(low) + 0.1)
 

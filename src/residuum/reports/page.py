@@ -88,17 +88,12 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
     views = [
         {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": dict(view.where)}
         | {"having": list(view.having)}
-        | rows_shown(frames[view.table], view.where, view.having)
+        | rows_shown(view, frames[view.table])
         | figure_data(view.figure)
         for view in panel.views
     ]
     groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
-    return {"id": key, "content": panel, "groups": groups, "first": _first(panel), "data": json_block(views)}
-
-
-def _first(panel: Panel) -> str:
-    keys = [view.key for view in panel.views]
-    return panel.first if panel.first in keys else keys[0]
+    return {"id": key, "content": panel, "groups": groups, "first": panel.first_key, "data": json_block(views)}
 
 
 def _table(table: Table, key: str) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def _loss_panel(history: pd.DataFrame) -> Panel:
     for name in names:
         rows = history[history[name].notna()]
         chart = line_chart([Series(str(name), rows["step"].tolist(), rows[name].tolist())], x="step", y=str(name))
-        views.append(View(str(name), str(name), chart, table="history"))
+        views.append(View(str(name), str(name), chart, table="history", having=(str(name),)))
     caption = "The loss of each objective, a mean over its batches between points; `loss` is the mean over all batches."
     return Panel("How the losses fell", caption, tuple(views), first="loss", choice="Objective")
 

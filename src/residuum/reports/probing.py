@@ -128,7 +128,7 @@ def _panels(run: Run, rows: list[Row], metric: str) -> list[Panel]:
             "Layer by layer",
             "A probe on each layer alone, beside the control task (random labels of words), a model with random "
             "weights if there is one, and what is right without the model. Bands are intervals over sentences.",
-            (View("layers", "Layers", _layer_figure(run, rows, metric), "scores"),),
+            (View("layers", "Layers", _layer_figure(run, rows, metric), "scores", {"kind": ("layer", "all")}),),
         )
     ]
     if any(row["kind"] == "subset" for row in rows):
@@ -136,7 +136,7 @@ def _panels(run: Run, rows: list[Row], metric: str) -> list[Panel]:
             Panel(
                 "Subsets of layers",
                 "A probe on some layers together.",
-                (View("subsets", "Subsets", _subset_figure(rows, metric), "scores", {"kind": "subset"}),),
+                (View("subsets", "Subsets", _subset_figure(rows, metric), "scores", {"kind": ("subset", "all")}),),
             )
         )
     if "classes" in run.tables:

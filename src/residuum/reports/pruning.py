@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from residuum.errors import StoreError
 from residuum.reports.charts import Series, line_chart
 from residuum.reports.content import Finding, Panel, Section, Table, View
@@ -31,7 +33,7 @@ def pruning_section(run: Run, source: str = "") -> Section:
             "parameters after": f"{summary['parameters after']:,}",
         },
         findings=(Finding("Layers", _layer_text(run)),),
-        panels=_panels(run),
+        panels=tuple(_panels(run)),
         tables=(Table("layers", run.tables["layers"], "Layers by their old numbers."),),
         config=run.config,
         environment=run.environment,
@@ -47,10 +49,21 @@ def _layer_text(run: Run) -> str:
     return f"{went} {verb} dropped ({count(len(dropped), 'layer')}); with them went {share:.0%} of the parameters."
 
 
-def _panels(run: Run) -> tuple[Panel, ...]:
+def _panels(run: Run) -> list[Panel]:
+    decided = [_value_panel(run)] if "value" in run.tables["layers"] else []
+    return [*decided, _number_panel(run.tables["layers"])]
+
+
+def _number_panel(table: pd.DataFrame) -> Panel:
+    kept, dropped = table.loc[table["kept"], "layer"].tolist(), table.loc[~table["kept"], "layer"].tolist()
+    lines = [Series("kept", kept, list(range(1, len(kept) + 1))), Series("dropped", dropped, [0] * len(dropped))]
+    figure = line_chart([line for line in lines if line.x], x="number before", y="number after (0: dropped)", step=1)
+    caption = "Every layer by its number before, and the number that it has in the smaller model."
+    return Panel("Which layers stayed", caption, (View("kept", "kept", figure, table="layers"),))
+
+
+def _value_panel(run: Run) -> Panel:
     table = run.tables["layers"]
-    if "value" not in table.columns:
-        return ()
     lines = [
         Series(label, rows["layer"].tolist(), rows["value"].tolist())
         for label, rows in (("kept", table.loc[table["kept"]]), ("dropped", table.loc[~table["kept"]]))
@@ -58,4 +71,4 @@ def _panels(run: Run) -> tuple[Panel, ...]:
     by = str(run.config["by"])
     axis = AXES.get(by, by)
     view = View("value", by, line_chart(lines, x="layer", y=axis, step=1), table="layers")
-    return (Panel("What decided", "The measured value of every layer.", (view,)),)
+    return Panel("What decided", "The measured value of every layer.", (view,))

@@ -6,7 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from residuum.errors import StoreError
-from residuum.reports.charts import Series, line_chart
+from residuum.reports.charts import Series, interval_chart, line_chart
 from residuum.reports.completeness import check_tables
 from residuum.reports.content import Finding, Panel, Section, Table, View
 from residuum.reports.wording import count, interval, listed
@@ -23,15 +23,13 @@ NOTES = {
 def retrieval_section(run: Run, source: str = "") -> Section:
     """How well these models align languages."""
     table = _checked(run, source or "This run")
-    single = table.loc[table["layer"].notna()]
-    panels = (_curves(single),) if single["layer"].nunique() > 1 else ()
     return Section(
         command=run.command,
         title=f"Does a sentence find its translation with {listed(run.summary.get('models', ['this model']))}?",
         source=source,
         facts=_facts(table),
         findings=tuple(_findings(table)),
-        panels=panels,
+        panels=tuple(_panels(table)),
         tables=_tables(run),
         config=run.config,
         environment=run.environment,
@@ -69,6 +67,42 @@ def _findings(table: pd.DataFrame) -> list[Finding]:
             )
         )
     return findings
+
+
+def _panels(table: pd.DataFrame) -> list[Panel]:
+    """A curve over layers where several were taken alone, and dots for what is no part of it."""
+    single = table.loc[table["layer"].notna()]
+    if single["layer"].nunique() < 2:
+        return [_dots(table)]
+    together = table.loc[table["layer"].isna()]
+    return [_curves(single), *([] if together.empty else [_dots(together)])]
+
+
+def _dots(rows: pd.DataFrame) -> Panel:
+    views = tuple(
+        View(
+            key=str(score),
+            label=TITLES.get(str(score), str(score)),
+            figure=_dot_chart(own),
+            table="retrieval",
+            where={"score": str(score), "layers": tuple(own["layers"].unique())},
+            note=NOTES.get(str(score), ""),
+        )
+        for score, own in rows.groupby("score", sort=False)
+    )
+    return Panel(
+        title="Alignment by choice of layers",
+        caption="How often a sentence's translation is the nearest of all sentences of the other language, with the "
+        "layers of each choice together.",
+        views=views,
+        choice="Score",
+    )
+
+
+def _dot_chart(rows: pd.DataFrame) -> go.Figure:
+    names = [f"{row['query']} → {row['candidates']}, layers {row['layers']}" for row in rows.to_dict("records")]
+    value, low, high = (rows[column].tolist() for column in ("accuracy", "low", "high"))
+    return interval_chart(names, value, low, high, x="accuracy")
 
 
 def _curves(single: pd.DataFrame) -> Panel:

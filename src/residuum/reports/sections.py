@@ -12,6 +12,7 @@ from residuum.reports.adaptation import adaptation_section
 from residuum.reports.adapted import adapted_section
 from residuum.reports.audits import AUDIT, with_audit
 from residuum.reports.cards import cards_section
+from residuum.reports.charts import has_marks
 from residuum.reports.comparison import comparison_section
 from residuum.reports.content import Finding, Section, Table
 from residuum.reports.correlation import correlation_section
@@ -61,8 +62,14 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
 def section(run: Run, source: str = "") -> Section:
     """What the page shows of a run; `source` says where it was read."""
     tables = {name: table for name, table in run.tables.items() if name != AUDIT}
-    found = SECTIONS.get(run.command, _plain_section)(replace(run, tables=tables), source)
+    found = _drawn(SECTIONS.get(run.command, _plain_section)(replace(run, tables=tables), source))
     return with_audit(found, run.tables[AUDIT]) if AUDIT in run.tables else found
+
+
+def _drawn(section: Section) -> Section:
+    """A section without the figures that a run has nothing for: no rows, or no number in them."""
+    panels = (replace(one, views=tuple(v for v in one.views if has_marks(v.figure))) for one in section.panels)
+    return replace(section, panels=tuple(panel for panel in panels if panel.views))
 
 
 def _plain_section(run: Run, source: str) -> Section:

@@ -30,17 +30,16 @@ def run_html(run: Run, frame: pd.DataFrame) -> str:
 def run_figure(run: Run, title: str = "", view: str = "") -> go.Figure:
     """The first figure of a run's report whose title has `title` in it, and of it the view of that key or label."""
     panels = section(run).panels
+    if not panels:
+        raise SettingError(f"Of this run of {run.command} nothing can be drawn; .frame has its numbers.")
     chosen = next((panel for panel in panels if title.lower() in panel.title.lower()), None)
     if chosen is None:
-        found = f"there are {_titles(panels)}" if panels else "nothing of it is drawn; .frame has its numbers"
-        raise SettingError(f"{run.command} has no figure {title!r}; {found}.")
-    return _view(chosen, view or chosen.first).figure
+        raise SettingError(f"{run.command} has no figure {title!r}; there are {_titles(panels)}.")
+    return _view(chosen, view or chosen.first_key).figure
 
 
 def _view(panel: Panel, key: str) -> View:
-    """The view of a key or label; the first where none is asked for."""
-    if not key:
-        return panel.views[0]
+    """The view of a key or label."""
     chosen = next((view for view in panel.views if key in (view.key, view.label)), None)
     if chosen is None:
         there = ", ".join(view.key for view in panel.views)

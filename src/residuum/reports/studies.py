@@ -134,6 +134,6 @@ def _view(place: int, row: Mapping[Any, Any], cases: pd.DataFrame) -> View:
             cases["case"].tolist(), value, low, high, x=f"our number, expected {row['rule']}", bound=float(row["bound"])
         ),
         table="cases",
-        where={"finding": row["finding"]},
+        where={"where": row["where"], "finding": row["finding"]},
         note=f"{row['finding']} {row['verdict'].capitalize()}.",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from residuum.reports.charts import Series, line_chart
 from residuum.reports.completeness import check_tables
@@ -24,7 +23,10 @@ def trimming_section(run: Run, source: str = "") -> Section:
         f"{summary['share saved']:.0%} of the parameters; {summary['lines split in another way']:,} lines of the texts "
         "are split in another way."
     )
-    view = View("share", "Share", _curve(pieces), table="pieces")
+    covered = _covered(pieces)
+    line = Series("share of the texts", covered["pieces"].tolist(), covered["share"].tolist())
+    figure = line_chart([line], x="pieces, the most frequent first", y="share of the texts")
+    view = View("share", "Share", figure, table="pieces", own=covered)
     caption = "The share of the texts that the most frequent pieces make up: how many more could go."
     return Section(
         command=run.command,
@@ -39,9 +41,9 @@ def trimming_section(run: Run, source: str = "") -> Section:
     )
 
 
-def _curve(pieces: pd.DataFrame) -> go.Figure:
+def _covered(pieces: pd.DataFrame) -> pd.DataFrame:
+    """How much of the texts the most frequent pieces make up: a row for each point of the curve."""
     counts = np.sort(pieces["count"].to_numpy(dtype=float))[::-1]
     covered = np.cumsum(counts) / max(counts.sum(), 1.0)
     places = np.unique(np.linspace(0, len(counts) - 1, POINTS).astype(int))
-    line = Series("share of the texts", (places + 1).tolist(), covered[places].tolist())
-    return line_chart([line], x="pieces, the most frequent first", y="share of the texts")
+    return pd.DataFrame({"pieces": places + 1, "share": covered[places]})

@@ -22,8 +22,13 @@ function cell(column, row) {
 function rowsWhere(table, where, having) {
   const tests = table.columns.filter((column) => column.name in where);
   const known = table.columns.filter((column) => having.includes(column.name));
-  const fits = (row) => tests.every((column) => String(cell(column, row)) === where[column.name]);
+  const fits = (row) => tests.every((column) => isOneOf(column, cell(column, row), [where[column.name]].flat()));
   return allRows(table).filter((row) => fits(row) && known.every((column) => cell(column, row) !== null));
+}
+
+function isOneOf(column, value, values) {
+  if (value === null || !column.numeric) return values.includes(String(value));
+  return values.some((one) => Math.abs(value - Number(one)) <= 1e-6 * Math.abs(value));
 }
 
 // The rows that a view shows: its own where it has some, else those of its table, of which the page may hold a part.

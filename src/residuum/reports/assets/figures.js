@@ -153,7 +153,7 @@ function escaped(text) {
 // A picture is for a paper or a slide: always in the light colours, on white.
 async function download(figure, format) {
   const view = viewOf(figure);
-  const name = [tableName(view.table), ...Object.values(view.where)].join("-");
+  const name = [tableName(view.table), ...Object.values(view.where).filter((value) => !Array.isArray(value))].join("-");
   if (format === "csv") {
     const { table, rows } = rowsOf(view);
     saveText(csvOf(table, rows), `${name}.csv`, "text/csv");
