@@ -1,11 +1,24 @@
 """Files are whole or absent, and the disk's complaints are clear."""
 
+import os
+import platform
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from residuum.errors import StoreError
-from residuum.files import checksum, read_json, remove_temporaries, whole_file, write_json
+from residuum.files import (
+    checksum,
+    files_for,
+    lone_file,
+    read_json,
+    remove_temporaries,
+    whole_file,
+    whole_folder,
+    write_json,
+)
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -34,6 +47,47 @@ def test_what_a_killed_process_left_is_cleared(tmp_path):
     (tmp_path / "kept.part").write_text("a user's own")
     remove_temporaries(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["kept.part"]
+
+
+def killed_while(write) -> None:
+    """Let a child be killed while it writes."""
+    child = os.fork()
+    if child == 0:
+        with write() as temporary:
+            fill(temporary)
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def fill(temporary: Path) -> None:
+    (temporary / "file" if temporary.is_dir() else temporary).write_text("text")
+
+
+@pytest.mark.parametrize("write", [lone_file, whole_folder, files_for])
+def test_what_a_process_left_that_was_killed_while_writing_goes_with_the_next_writing(write, tmp_path):
+    path = tmp_path / "out"
+    killed_while(lambda: write(path))
+    assert [p.name for p in tmp_path.rglob(".*.part")]
+    with write(path) as temporary:
+        fill(temporary)
+    assert {p.name for p in tmp_path.rglob("*")} <= {"out", "file"}
+
+
+def test_beside_a_lone_file_only_what_is_surely_abandoned_is_cleared(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    node = platform.node()
+    kept = {
+        f".page.html.{node}.{os.getppid()}.part",  # a process that is still there
+        f".page.html.elsewhere.{dead.pid}.part",  # another machine's
+        f".other.html.{node}.{dead.pid}.part",  # another file's
+        ".tmpMUooze",
+    }
+    for name in (*kept, f".page.html.{node}.{dead.pid}.part"):
+        (tmp_path / name).write_text("half")
+    with lone_file(tmp_path / "page.html") as temporary:
+        temporary.write_text("whole")
+    assert {p.name for p in Path(tmp_path).iterdir()} == {*kept, "page.html"}
 
 
 def test_a_full_disk_is_said_and_nothing_half_written_stays(small_disk):

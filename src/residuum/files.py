@@ -46,6 +46,14 @@ def whole_file(path: Path) -> Iterator[Path]:
             raise
 
 
+@contextmanager
+def lone_file(path: Path) -> Iterator[Path]:
+    """`whole_file` in a folder that no run owns: what killed processes left of this very file is cleared first."""
+    _remove_abandoned(path)
+    with whole_file(path) as temporary:
+        yield temporary
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file that is whole or absent."""
     with whole_file(path) as temporary:
@@ -112,9 +120,10 @@ def checksum(path: Path) -> str:
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give a temporary folder to fill; it becomes `path` at the end, or vanishes if anything failed."""
+    _remove_abandoned(path)
     temporary = _temporary(path)
     with clear_disk_errors(path):
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)  # of another process that had our number
         try:
             temporary.mkdir(parents=True)
             yield temporary
@@ -139,9 +148,13 @@ def remove_folder(folder: Path) -> None:
 
 @contextmanager
 def files_for(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; its files go to `folder` at the end, each whole, or none if anything failed."""
+    """Give a temporary folder to fill; its files go to `folder` at the end, each whole, or none if anything failed.
+
+    The folder belongs to a run: what a killed process left half-written there is cleared first.
+    """
     temporary = folder / f".files.{os.getpid()}{TEMPORARY}"
     with clear_disk_errors(folder):
+        remove_temporaries(folder)
         try:
             temporary.mkdir(parents=True, exist_ok=True)
             yield temporary
@@ -156,10 +169,7 @@ def files_for(folder: Path) -> Iterator[Path]:
 def remove_temporaries(folder: Path) -> None:
     """Clear what a killed process left half-written."""
     for leftover in [found for pattern in LEFTOVERS for found in folder.glob(pattern)]:
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)
+        _remove(leftover)
 
 
 def private_folder() -> Path:
@@ -235,6 +245,35 @@ def _error_number(error: OSError | SafetensorError) -> int | None:
 def _temporary(path: Path) -> Path:
     # Workers on several machines write to one folder, and their process numbers may be the same.
     return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}{TEMPORARY}")
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Clear the temporary names of one file or folder that processes of this machine had which are there no more."""
+    mine = re.compile(rf"\.{re.escape(path.name)}\.({re.escape(platform.node())}|old)\.(\d+){re.escape(TEMPORARY)}")
+    with clear_disk_errors(path):
+        for leftover in list(path.parent.glob(f".*{TEMPORARY}")):
+            if (found := mine.fullmatch(leftover.name)) and not _is_running(int(found[2])):
+                _remove(leftover)
+
+
+def _is_running(process: int) -> bool:
+    """Whether a process of this machine is there."""
+    if fcntl is None:  # on Windows to ask is to end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -1,14 +1,16 @@
-"""Every long command as it is given on the command line, on models and texts so tiny that a run takes a second."""
+"""Every command that writes as it is given on the command line, on models and texts so tiny that a run takes a second."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from made_stores import conllu
-from residuum import adapt
+from residuum import adapt, evaluate_retrieval, extract, load_model, read_corpus, read_pairs
+from residuum.activations.exchange import export_activations
 from residuum.adaptation import AdaptationSettings
 from residuum.samples import sample, sample_text
 from teachers import save_teacher, write_texts
@@ -16,18 +18,22 @@ from tiny import save_model
 
 QUICK = "--epochs 2 --batch-size 32 --device cpu"
 TREEBANK = {"en": 24, "tr": 24}
+ALIGNED = ("1", "2", "3", "4")
+SMALL = "--scale small --data {w}/data --tasks upos,sst2 --models {w}/bert --device cpu"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command without its folder, which is put after `--out`."""
+    """A command; its folder stands where it says `{out}`, else after `--out`. One that takes minutes is only named."""
 
     name: str
     arguments: str
+    minutes: bool = False
 
     def words(self, world: Path, out: Path) -> list[str]:
         """The words of the command line."""
-        return [*self.arguments.format(w=world).split(), "--out", str(out)]
+        whole = self.arguments if "{out}" in self.arguments else f"{self.arguments} --out {{out}}"
+        return [word.format(w=world, out=out) for word in whole.split()]
 
 
 COMMANDS = (
@@ -69,6 +75,22 @@ COMMANDS = (
         "evaluate adapted {w}/adapted/full-source/seed-0 {w}/nli/test-tr.tsv --device cpu",
     ),
     Command("evaluate perplexity", "evaluate perplexity {w}/teacher en={w}/texts/en.txt --device cpu"),
+    Command(
+        "evaluate correlate",
+        f"evaluate correlate {' '.join(f'{name}={{w}}/aligned/{name}' for name in ALIGNED)} "
+        f"{' '.join(f'--downstream {name}=0.{name}' for name in ALIGNED)}",
+    ),
+    Command("import", "import {w}/store.npz --corpus {w}/en.conllu"),
+    *(Command(f"export {kind}", f"export {{w}}/store {{out}}/store.{kind}") for kind in ("npz", "hdf5", "arrow")),
+    Command("report", "report {w}/aligned/1 {w}/aligned/2 --figures svg --out {out}/page.html"),
+    Command("sample", "sample nli --language tr --size 200 --out {out}/nli.tsv"),
+    Command("sample teacher", "sample teacher --out {out}/teacher"),
+    Command("study similarity", f"study similarity {SMALL}"),
+    Command("study redundancy", f"study redundancy {SMALL}"),
+    Command("study transfer-learning", f"study transfer-learning {SMALL}"),
+    Command("study distilled", "study distilled --models {w}/bert --device cpu"),
+    Command("study distillation", "study distillation {w}/distill.yaml --tables 4.8 --device cpu"),
+    Command("study monolingual", "study monolingual --models {w}/teacher --device cpu", minutes=True),
 )
 
 
@@ -82,16 +104,30 @@ def write_world(folder: Path) -> None:
     save_teacher("xlm-roberta", folder / "teacher")
     texts = write_texts(folder / "texts", "en", "tr", repeats=6)
     for language, size in TREEBANK.items():
-        corpus = sample("treebank", language=language, size=size)
-        (folder / f"{language}.conllu").write_text(conllu(corpus.sentences, corpus.labels["upos"]), encoding="utf-8")
+        _write_treebank(folder / f"{language}.conllu", language=language, size=size)
     (folder / "polarity.tsv").write_text(sample_text("polarity", size=40), encoding="utf-8")
+    _write_adapted(folder)
+    _write_data(folder / "data")
+    _write_runs(folder)
+    (folder / "distill.yaml").write_text(yaml.safe_dump(_distillation(folder, texts)))
+    (folder / "pretrain.yaml").write_text(yaml.safe_dump(_pretraining(texts)))
+
+
+def _write_treebank(path: Path, **options: Any) -> None:
+    corpus = sample("treebank", **options)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(conllu(corpus.sentences, corpus.labels["upos"]), encoding="utf-8")
+
+
+def _write_adapted(folder: Path) -> None:
+    """Sentence pairs in two languages, and a student that has learnt them."""
     (folder / "nli").mkdir()
     for language, part in (("en", "train"), ("en", "dev"), ("tr", "train"), ("tr", "dev"), ("tr", "test")):
         text = sample_text("nli", language=language, size=12, split=part)
         (folder / "nli" / f"{part}-{language}.tsv").write_text(text, encoding="utf-8")
-    students = {"source": folder / "xlmr", "target": {"tr": folder / "turkish"}}
     adapt(
-        **students,
+        folder / "xlmr",
+        {"tr": folder / "turkish"},
         task="sentence",
         data=folder / "nli",
         out=folder / "adapted",
@@ -100,8 +136,25 @@ def write_world(folder: Path) -> None:
         device="cpu",
         progress=False,
     )
-    (folder / "distill.yaml").write_text(yaml.safe_dump(_distillation(folder, texts)))
-    (folder / "pretrain.yaml").write_text(yaml.safe_dump(_pretraining(texts)))
+
+
+def _write_data(folder: Path) -> None:
+    """The data of a study at the scale small, which are smaller than what it takes at the scale sample."""
+    (folder / "glue/SST-2").mkdir(parents=True)
+    for split, size in (("train", 24), ("dev", 12), ("test", 12)):
+        _write_treebank(folder / f"treebanks/UD_English-EWT/en_ewt-ud-{split}.conllu", size=size, split=split)
+        text = sample_text("polarity", size=size, split=split)
+        (folder / f"glue/SST-2/{split}.tsv").write_text(text, encoding="utf-8")
+
+
+def _write_runs(folder: Path) -> None:
+    """A store and its export, and how some models align two languages."""
+    store = extract(load_model(folder / "bert", device="cpu"), read_corpus(folder / "en.conllu"), folder / "store")
+    export_activations(store, folder / "store.npz")
+    pairs = read_pairs(folder / "texts/en.txt", translations=folder / "texts/tr.txt")
+    for name in ALIGNED:
+        twin = load_model(folder / "xlmr", random_init=True, seed=int(name), device="cpu")
+        evaluate_retrieval(twin, pairs, score="cosine", out=folder / "aligned" / name)
 
 
 def _distillation(folder: Path, texts: dict[str, str]) -> dict[str, object]:

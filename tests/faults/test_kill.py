@@ -1,7 +1,9 @@
-"""A few kills in every test run; `make kill` takes many more, of all commands."""
+"""A few kills in every test run; `make kill` takes many more, of all commands that write."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,16 +11,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from kill import watch_files
 from kill_commands import COMMANDS
 from kill_snapshots import differences, snapshot
 from typer.main import get_command
 
-from residuum.cli import app
+from residuum.cli.app import app, evaluate_app, study_app
 from residuum.results import Run, write_run
+from residuum.tensor_files import write_tensors
 
 HARNESS = Path(__file__).parent / "kill.py"
-SHORT = {"verify", "import", "export", "predict", "report", "sample"}  # nothing is gone on with
-CHAINS = {"demo", "study"}  # commands one after the other, each in a folder of its own
+SILENT = {"verify", "predict"}  # they write no file
+CHAINS = {"demo"}  # the studies one after the other, each of which is killed by itself
 
 
 def killed(commands: str, kills: int, seconds: int) -> str:
@@ -39,9 +43,25 @@ def test_every_long_command_ends_with_the_bits_of_undisturbed_ones():
     assert "0 wrong results" in killed("", 150, 1500)
 
 
-def test_every_long_command_is_killed():
-    names = set(get_command(app).commands) - SHORT - CHAINS
-    assert {command.name.split()[0] for command in COMMANDS} == names
+def test_every_command_that_writes_is_killed():
+    assert {command.words(Path(), Path())[0] for command in COMMANDS} == set(commands_of(app)) - SILENT - CHAINS
+    for group in (evaluate_app, study_app):
+        killed_in_it = {command.words(Path(), Path())[1] for command in COMMANDS}
+        assert set(commands_of(group)) <= killed_in_it
+
+
+def commands_of(group) -> list[str]:
+    return list(get_command(group).commands)
+
+
+def test_kills_come_in_safetensors_too_whose_files_python_does_not_see_opened(tmp_path):
+    child = os.fork()
+    if child == 0:
+        watch_files(operation=2)  # after that of making the folder
+        write_tensors(tmp_path / "tensors.safetensors", {"map": np.eye(2)})
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == [".tmpAbC123"]
 
 
 RUN = Run("probe", {"seed": 0}, {"seconds": 1.0}, {"t": pd.DataFrame({"a": [0.5, np.nan]})}, {"map": np.eye(2)})

@@ -15,7 +15,7 @@ from residuum.activations.manifests import Manifest, plan_shards
 from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint
 from residuum.environment import environment
 from residuum.errors import SettingError, StoreError
-from residuum.files import checksum, whole_file
+from residuum.files import checksum, lone_file
 from residuum.remote import local_path
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def export_activations(store: ActivationStore, target: str | Path) -> Path:
         **dict.fromkeys(ARROW, _write_arrow),
     }
     known_suffix(target)
-    with whole_file(target) as temporary:
+    with lone_file(target) as temporary:
         writers[target.suffix](store, temporary)
     return target
 

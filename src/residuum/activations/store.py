@@ -24,6 +24,7 @@ from residuum.files import (
     clear_disk_errors,
     hold_folder,
     is_as_noted,
+    lone_file,
     note_checksum,
     private_folder,
     release_folder,
@@ -346,7 +347,7 @@ class ActivationStore:
 
     def _build_array(self, path: Path, layers: list[int]) -> None:
         shape = (self.n_rows, len(layers), self._common_width(layers))
-        with whole_file(path) as temporary:
+        with lone_file(path) as temporary:
             array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
             reserve_space(temporary)
             row = 0

@@ -71,7 +71,7 @@ def sample(
     ] = None,
 ) -> None:
     """Write parallel sample data whose truth is known: the same seed says the same things in every language."""
-    from residuum.files import whole_file
+    from residuum.files import lone_file
     from residuum.samples import sample_text, teacher_folder
 
     if task == "teacher":
@@ -81,7 +81,7 @@ def sample(
     if out is None:
         typer.echo(text, nl=False)
         return
-    with whole_file(out) as temporary:
+    with lone_file(out) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
     typer.echo(f"{out} is written.")
 
@@ -91,11 +91,13 @@ def _show_teacher(folder: Path, out: Path | None) -> None:
     from shutil import copytree
 
     from residuum.errors import SettingError
+    from residuum.files import whole_folder
 
     if out is None:
         typer.echo(folder)
         return
     if out.exists():
         raise SettingError(f"{out} exists; give the copy of the teacher a folder of its own.")
-    copytree(folder, out)
+    with whole_folder(out) as temporary:
+        copytree(folder, temporary, dirs_exist_ok=True)
     typer.echo(f"{out} is written.")

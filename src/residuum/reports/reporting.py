@@ -9,7 +9,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 
 from residuum.errors import SettingError
-from residuum.files import clear_disk_errors, whole_file
+from residuum.files import clear_disk_errors, lone_file
 from residuum.reports.content import Section
 from residuum.reports.page import render
 from residuum.reports.sections import section
@@ -35,7 +35,7 @@ def report(
     _check_format(figures)
     sections = [_read(run) for run in _checked_runs(runs)]
     page = render(sections, title or _title(sections))
-    with whole_file(out) as path:
+    with lone_file(out) as path:
         path.write_bytes(page.encode("utf-8", errors="replace"))  # a file name may hold bytes that are no text
     if figures is not None:
         write_figures(sections, figures_folder(out), figures)
@@ -55,7 +55,7 @@ def write_figures(sections: Sequence[Section], folder: Path, format: str) -> lis
         folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in _named_figures(sections):
-        with whole_file(folder / f"{name}.{format}") as path:
+        with lone_file(folder / f"{name}.{format}") as path:
             save_paper_figure(figure, path, format)
         written.append(folder / f"{name}.{format}")
     return written

@@ -8,7 +8,7 @@ from typing import Any
 
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
-from residuum.files import whole_file
+from residuum.files import lone_file
 from residuum.finetuning import finetune
 from residuum.redundancies import redundancy
 from residuum.results import Run
@@ -110,7 +110,7 @@ def _pair_files(kit: Kit, folder: Path) -> dict[str, tuple[str, str]]:
     for code, pairs in zip(kit.data.targets(), kit.data.pairs(), strict=True):
         paths = folder / f"pairs-{code}-en.{code}", folder / f"pairs-{code}-en.en"
         for path, lines in zip(paths, (pairs.source, pairs.target), strict=True):
-            with whole_file(path) as temporary:
+            with lone_file(path) as temporary:
                 temporary.write_text("".join(f"{line}\n" for line in lines[:PAIRS]), encoding="utf-8")
         files[f"{code}-en"] = str(paths[0]), str(paths[1])
     return files

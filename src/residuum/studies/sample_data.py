@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.files import whole_file
+from residuum.files import lone_file
 from residuum.samples import LANGUAGES, sample
 from residuum.studies.scales import Scale
 from residuum.tasks import Task, TaskCorpora, named_task
@@ -105,7 +105,7 @@ class SampleData:
     def _lines(self, language: str, path: Path) -> str:
         size = self.scale.distil_steps * self.scale.distil_batch + 2 * self._limit
         corpus = sample("text", language=language, size=size, seed=self.seed)
-        with whole_file(path) as temporary:
+        with lone_file(path) as temporary:
             temporary.write_text("".join(f"{corpus.text(i)}\n" for i in range(len(corpus))), encoding="utf-8")
         return str(path)
 
