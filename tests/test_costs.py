@@ -25,6 +25,10 @@ from residuum.costs import (
 )
 from residuum.engine import Engine
 from residuum.errors import MemoryLimitError
+from residuum.examples import labelled_splits
+from residuum.maths.neuron_ids import NeuronLayout
+from residuum.ranking.costs import _gaussian_seconds
+from residuum.ranking.sampling import Sample
 from residuum.task_costs import labelled_data
 from tiny import TEXT
 
@@ -167,12 +171,40 @@ def test_every_command_of_a_task_has_its_steps(store):
         "top and bottom neurons",
         "search of the fewest neurons",
     ]
+    sampled = rank_cost(store, DATA.tags, "labels", methods=["lca", "iou"], by="gaussian", sample=50, random_twin=True)
+    assert [step.name for step in sampled.steps if "ranking" in step.name] == [
+        "gaussian ranking",
+        "iou ranking",
+        "gaussian ranking of the twin",
+    ]
     general = redundancy_cost(store, thresholds=[0.3])
     assert [step.name for step in general.steps] == ["correlation", "clustering"]
     task = redundancy_cost(store, DATA.tags, "labels", thresholds=[0.3])
     assert [step.name for step in task.steps][2:] == ["probes", "search of the fewest neurons"]
     twin = redundancy_cost(store, DATA.tags, "labels", thresholds=[0, 0.3], random_twin=True)
     assert twin.steps[-1].name == "probes of the twin"
+
+
+def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies_half_of_the_words(store, monkeypatch):
+    monkeypatch.setattr("residuum.task_costs.seconds_per_weight", lambda batch, threads: 1.0)
+    settings = {"seeds": 1, "subsets": False, "workers": 4}
+    probes, lengths = probe_cost(store, DATA.tags, "labels", description_length=True, **settings).steps
+    assert lengths.name == "description lengths"
+    assert lengths.tasks == 1
+    assert lengths.seconds == pytest.approx(probes.seconds, rel=0.01)
+    train = 4 * 3 * HIDDEN * len(labelled_splits(store, DATA.tags).train)
+    assert lengths.memory == pytest.approx(probes.memory + train / 2)
+    tight = probe_cost(store, DATA.tags, "labels", description_length=True, max_memory=train, **settings).steps[-1]
+    assert tight.memory < train + lengths.memory - probes.memory
+
+
+def test_the_gaussian_ranking_grows_with_the_words_and_is_said_to_hold_no_more_than_the_memory(monkeypatch):
+    monkeypatch.setattr("residuum.ranking.costs.timed", lambda work: 1.0)
+    wide = NeuronLayout((1024,) * 25)
+    few, many = (_gaussian_seconds(Sample.of(n, wide, 17, n, 4 << 30)) for n in (2000, 4000))
+    assert many - few == pytest.approx(500 * 2000 / 512)
+    for memory in (1 << 29, 1 << 30, 4 << 30):
+        assert Sample.of(10**6, wide, 17, 20_000, memory).n_bytes("gaussian") <= memory
 
 
 def test_a_model_is_read_first(tiny_folder):

@@ -54,11 +54,13 @@ try:
     if command == "compare":
         bound = {"max_memory": None if max_memory >= 1 << 40 else max_memory}
         found = compare([thing], measures="cka", groups=3, workers=1, progress=False, **bound).frame
-    elif command == "probe":
-        found = probe(thing, labels, seeds=1, subsets=False, **settings).frame
-    elif command == "rank":
+    elif command in ("probe", "describe labels"):
+        lengths = command == "describe labels"
+        found = probe(thing, labels, seeds=1, subsets=False, description_length=lengths, **settings).frame
+    elif command in ("rank", "rank by sample"):
+        methods = ["gaussian", "iou"] if command == "rank by sample" else ["lca"]
         found = rank_neurons(
-            thing, labels, methods=["lca"], shares=[0.01], seeds=1, cards=0, penalty="1e-5", **settings
+            thing, labels, methods=methods, shares=[0.01], seeds=1, cards=0, penalty="1e-5", **settings
         ).frame
     elif command == "redundancy":
         found = redundancy(thing, pictures=0, max_memory=max_memory, progress=False).frame
@@ -129,11 +131,23 @@ def test_a_comparison_keeps_within_its_memory(store):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["probe", "rank"])
+@pytest.mark.parametrize("command", ["probe", "describe labels", "rank"])
 def test_probes_and_rankings_keep_within_their_memory(command, store):
     kept = run(command, store.path, FEATURES, FEATURES // 8)
     assert kept.returncode == 0, kept.stderr
     without = run(command, store.path, FEATURES, UNBOUND)
+    assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
+def test_rankings_by_sampled_words_keep_within_their_memory_or_say_what_they_need(store):
+    room = 2 * FEATURES
+    kept = run("rank by sample", store.path, room, 7 * FEATURES // 8)
+    assert kept.returncode == 0, kept.stderr
+    assert int(kept.stdout) == 3 * LAYERS * WIDTH
+    refused = run("rank by sample", store.path, room, FEATURES // 2)
+    assert "refused: The step 'gaussian ranking' of 1,000 sampled words × 6,144 neurons" in refused.stderr
+    without = run("rank by sample", store.path, room, UNBOUND)
     assert "out of memory" in without.stderr, "the limit limits nothing"
 
 

@@ -80,7 +80,7 @@ _HOMES = {
     "probe": "residuum.probes",
     "probe_cost": "residuum.task_costs",
     "probe_languages": "residuum.probes",
-    "rank_cost": "residuum.task_costs",
+    "rank_cost": "residuum.ranking.costs",
     "rank_neurons": "residuum.ranking",
     "prune": "residuum.pruning",
     "prune_cost": "residuum.pruning",
@@ -155,12 +155,12 @@ if TYPE_CHECKING:
     from residuum.probes.costs import languages_cost
     from residuum.pruning import Pruning, prune, prune_cost
     from residuum.ranking import Ablation, NeuronCards, NeuronRanking, ablate, neuron_cards, rank_neurons
-    from residuum.ranking.costs import ablate_cost, cards_cost
+    from residuum.ranking.costs import ablate_cost, cards_cost, rank_cost
     from residuum.redundancies import Redundancy, redundancy
     from residuum.reports import report
     from residuum.samples import sample, teacher_folder
     from residuum.studies.running import Study, study, study_cost
-    from residuum.task_costs import probe_cost, rank_cost, redundancy_cost
+    from residuum.task_costs import probe_cost, redundancy_cost
     from residuum.trimming import trim, trim_cost
     from residuum.tuning import LearningSettings
 

@@ -127,6 +127,22 @@ class Bench:
             self._held[part] = self._examples(part).features(self._room(part))
         return self._held[part]
 
+    def some_features(self, part: str, chosen: Int[np.ndarray, " _"]) -> Float[np.ndarray, "example neuron"]:
+        """The features of some examples of a part (ascending), copied from what is held, else read for this alone."""
+        held, examples = self._held.get(part), self._examples(part)
+        if isinstance(held, np.ndarray):
+            return held[chosen]
+        some = replace(examples, rows=examples.rows[chosen], labels=())
+        found = some.features(4 * len(chosen) * self.splits.layout.n_neurons)
+        assert isinstance(found, np.ndarray), "as much room as they need"
+        return found
+
+    def make_room(self, n_bytes: int) -> None:
+        """Let go of all features, to be read again, where so many bytes beside them exceed the memory."""
+        held = sum(features.nbytes for features in self._held.values() if isinstance(features, np.ndarray))
+        if held + n_bytes > self.max_memory:
+            self._held.clear()
+
     def outline(self, part: str) -> Features:
         """What `features` will be, in shape and kind, without reading any."""
         return self._held[part] if part in self._held else self._examples(part).outline(self._room(part))

@@ -1,4 +1,4 @@
-"""What `probe`, `rank` and `redundancy` will take: reading activations, clustering neurons, training probes.
+"""What `probe` and `redundancy` will take: reading activations, clustering neurons, training probes.
 
 A model is loaded and reads a few words; of stores only words and labels are read.
 """
@@ -15,8 +15,9 @@ from residuum.activations.store import ActivationStore
 from residuum.batteries import CELL_WEIGHTS, OVERHEAD, copies_that_fit, seconds_per_weight
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
-from residuum.engine import Engine, Workers, as_engine, cut_into_tasks
+from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
 from residuum.examples import MEMORY, Splits, labelled_splits, opened, whole_store
+from residuum.maths.description_length import FRACTIONS
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
 from residuum.maths.selection import layer_subsets
@@ -50,6 +51,7 @@ def probe_cost(
     recipe: Recipe | None = None,
     subsets: bool = True,
     random_twin: bool = False,
+    description_length: bool = False,
     max_memory: int = MEMORY,
     workers: Workers = None,
     **reading: Any,
@@ -62,41 +64,11 @@ def probe_cost(
     more = [len(layout.columns(layers)) for layers in layer_subsets(layout).values()] if subsets else []
     steps = [training.step("probes", [*single, *more] * targets, seeds)]
     if penalty == "search":
-        steps.insert(0, training.step("search of penalties", [layout.n_neurons] * 64, 1))
+        steps.insert(0, training.penalty_search())
+    if description_length:
+        steps.append(training.description_lengths(single * targets))
     if random_twin:
         steps += [*found.reading, training.step("probes of the twin", single, seeds)]
-    return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
-
-
-def rank_cost(
-    source: Any,
-    data: Any,
-    task: str | Task,
-    *,
-    methods: Sequence[str],
-    shares: Sequence[float],
-    seeds: int = 3,
-    penalty: str = "",
-    random_twin: bool = False,
-    recipe: Recipe | None = None,
-    max_memory: int = MEMORY,
-    workers: Workers = None,
-    **reading: Any,
-) -> Cost:
-    """What `rank_neurons` would take with the same settings."""
-    engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
-    training = Training(found, recipe or Recipe(), max_memory, engine)
-    n, targets = found.layout.n_neurons, 1 + found.control
-    sets = [max(1, round(share * n)) for _ in methods for share in shares for _ in ("top", "bottom")]
-    steps = [
-        training.step("probes of all neurons", [n] * targets, seeds),
-        training.step("top and bottom neurons", sets, seeds),
-        training.minimal_set(seeds, targets),
-    ]
-    if penalty == "search":
-        steps.insert(0, training.step("search of penalties", [n] * 64, 1))
-    if random_twin:
-        steps += [*found.reading, training.step("probes of the twin", [n, max(1, n // 10)], seeds)]
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
@@ -146,14 +118,29 @@ class Training:
         n_weights = seeds * sum(rows * (width + 1) for width in widths)
         batches = self.recipe.epochs * -(-self.data.n_train // self.recipe.batch_size)
         cells = seeds * -(-n_weights // (seeds * CELL_WEIGHTS))
-        held = min(4 * self.data.n_examples * self.data.layout.n_neurons, self.max_memory)
         return Step(
             name,
             batches * (n_weights * seconds_per_weight(self.recipe.batch_size, self.engine.threads) + OVERHEAD * seeds),
             1 if self.engine.alone else cells,
-            memory=held + 24 * (n_weights if self.engine.alone else n_weights // cells),
-            at_once=None if self.engine.client else self._copies(held),
+            memory=self.held + 24 * (n_weights if self.engine.alone else n_weights // cells),
+            at_once=None if self.engine.client else self._copies(self.held),
         )
+
+    @property
+    def held(self) -> int:
+        """The bytes of features that are held: of all three parts, or as many as may be."""
+        return min(4 * self.data.n_examples * self.data.layout.n_neurons, self.max_memory)
+
+    def penalty_search(self) -> Step:
+        """The grid of penalties on all neurons, in this process whoever else works."""
+        return replace(self, engine=HERE).step("search of penalties", [self.data.layout.n_neurons] * 64, 1)
+
+    def description_lengths(self, widths: Sequence[int]) -> Step:
+        """Probes on growing shares of the training part, in this process, which holds a copy of the largest."""
+        one = replace(self, engine=HERE).step("description lengths", widths, 1).times(sum(FRACTIONS[:-1]))
+        copied = min(4 * self.data.n_train * self.data.layout.n_neurons // 2, self.max_memory)
+        whole = self.held + copied <= self.max_memory
+        return replace(one, memory=one.memory - self.held + (self.held + copied if whole else self.max_memory))
 
     def minimal_set(self, seeds: int, targets: int) -> Step:
         """The search of the fewest neurons: sizes that double up to all of them, and the set that is found."""

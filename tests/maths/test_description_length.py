@@ -3,6 +3,7 @@ import pytest
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.description_length import description_lengths
+from residuum.maths.features import ShardedFeatures
 from residuum.maths.probing import Probe, Recipe, train_probes
 from residuum.maths.targets import class_target, number_target
 
@@ -35,11 +36,33 @@ def test_two_steps_by_hand():
         X, TARGETS, [Probe("learnable")], np.random.default_rng(7), fractions=(0.5, 1.0), recipe=RECIPE
     )
     order = np.random.default_rng(7).permutation(3000)
-    half = {"learnable": class_target([str(v) for v in LEARNABLE.values[order[:1500]]])}
-    (probe,) = train_probes(X[order[:1500]], half, [Probe("learnable")], RECIPE)
-    log_p = probe.log_probabilities(X[order[1500:]])
-    sent = -log_p[np.arange(1500), LEARNABLE.values[order[1500:]]].sum() / np.log(2)
+    first, second = np.sort(order[:1500]), np.sort(order[1500:])
+    half = {"learnable": class_target([str(v) for v in LEARNABLE.values[first]])}
+    (probe,) = train_probes(X[first], half, [Probe("learnable")], RECIPE)
+    log_p = probe.log_probabilities(X[second])
+    sent = -log_p[np.arange(1500), LEARNABLE.values[second]].sum() / np.log(2)
     assert found.online_bits == pytest.approx(1500 * 2 + sent, rel=1e-5)
+
+
+def sharded(window):
+    pieces = np.split(X, range(700, 3000, 700))
+    return ShardedFeatures(tuple((lambda p=p: p) for p in pieces), tuple(map(len, pieces)), X.shape[1], window)
+
+
+def test_shards_that_fit_a_window_are_coded_as_one_array_is():
+    probes = [Probe("learnable"), Probe("random", slice(2, 7))]
+    array, shards = (
+        description_lengths(x, TARGETS, probes, np.random.default_rng(0), recipe=RECIPE) for x in (X, sharded(3000))
+    )
+    assert [length.online_bits for length in shards] == pytest.approx([length.online_bits for length in array])
+
+
+def test_windows_smaller_than_the_words_cost_few_bits_more():
+    (array,), (shards,) = (
+        description_lengths(x, TARGETS, [Probe("learnable")], np.random.default_rng(0), recipe=RECIPE)
+        for x in (X, sharded(800))
+    )
+    assert shards.online_bits == pytest.approx(array.online_bits, rel=0.05)
 
 
 def test_bad_input_is_explained():

@@ -10,7 +10,7 @@ from residuum.errors import DataError
 from residuum.maths.alignment_losses import info_nce
 from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_neurons, neuron_correlation
-from residuum.maths.gaussian_ranking import gaussian_ranking
+from residuum.maths.gaussian_ranking import gaussian_ranking, joint_scatter
 from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
 from residuum.maths.probe_scores import pearson_score, selectivity
@@ -204,9 +204,7 @@ def knowing(seed: int) -> np.ndarray:
 
 
 def gaussian(x: np.ndarray) -> Ranking:
-    accumulator = MomentsAccumulator([x.shape[1]])
-    accumulator.update(x)
-    return gaussian_ranking(class_sums(x, CLASSES, 3), accumulator.result().layer(0).scatter)
+    return gaussian_ranking(class_sums(x, CLASSES, 3), joint_scatter(x, [x.shape[1]]))
 
 
 RANKINGS = {

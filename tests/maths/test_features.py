@@ -7,6 +7,7 @@ from residuum.maths.features import (
     check_finite,
     column_moments,
     select_columns,
+    select_words,
     window_words,
     windows,
     words_of_columns,
@@ -55,6 +56,18 @@ def test_an_array_is_one_window_without_a_copy():
 def test_half_precision_shards_become_float32():
     window = next(windows(sharded(dtype=np.float16)))
     assert window.x.dtype == np.float32
+
+
+def test_words_are_selected_alike_from_arrays_and_shards():
+    words = np.array([0, 3, 12, 13, 41, 49])
+    assert np.array_equal(select_words(X, words), X[words])
+    few = select_words(sharded(window=6), words)
+    assert isinstance(few, np.ndarray), "they fit a window"
+    assert np.array_equal(few, X[words])
+    many = select_words(sharded(window=25), np.arange(1, 49))
+    assert isinstance(many, ShardedFeatures)
+    assert many.lengths == (11, 8, 20, 9)
+    assert np.array_equal(np.concatenate([window.x.copy() for window in windows(many)]), X[1:49])
 
 
 def test_columns_are_selected_alike_from_arrays_and_shards():

@@ -1,14 +1,17 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from residuum.errors import DataError
 from residuum.maths.class_sums import class_sums
-from residuum.maths.gaussian_ranking import gaussian_ranking
+from residuum.maths.gaussian_ranking import Scatter, gaussian_bytes, gaussian_ranking, joint_scatter, scatter_of_words
 
 
 def scattered(x, classes, n_classes):
     centred = x - x.mean(axis=0, dtype=np.float64)
-    return class_sums(x, classes, n_classes), centred.T @ centred
+    matrix = centred.T @ centred
+    return class_sums(x, classes, n_classes), Scatter(np.diagonal(matrix), lambda j: matrix[:, j])
 
 
 def planted(seed=0, n_words=4000, n_neurons=30):
@@ -81,5 +84,40 @@ def test_scale_and_sign_of_neurons_do_not_matter():
 
 def test_a_scatter_of_another_size_is_refused():
     x, classes = planted()
-    with pytest.raises(DataError, match=r"shape \(3, 3\) came with 30 neurons"):
-        gaussian_ranking(class_sums(x, classes, 4), np.eye(3))
+    with pytest.raises(DataError, match="scatter of 3 neurons came with sums of 30"):
+        gaussian_ranking(class_sums(x, classes, 4), scatter_of_words(x[:, :3]))
+
+
+@pytest.mark.parametrize("offset", [0, 1000])
+def test_both_forms_of_the_scatter_are_that_of_the_words(offset):
+    x = planted(n_words=1500)[0].astype(np.float32) + np.float32(offset)
+    x[:, 7] = 5  # constant
+    centred = x.astype(np.float64) - x.mean(axis=0, dtype=np.float64)
+    matrix = centred.T @ centred
+    for scatter in (joint_scatter(x, [10, 8, 12]), scatter_of_words(x)):
+        found = np.stack([scatter.column(j) for j in range(30)])
+        np.testing.assert_allclose(found, matrix, rtol=1e-9, atol=1e-7)
+        np.testing.assert_allclose(scatter.diagonal, np.diag(matrix), rtol=1e-9, atol=1e-7)
+        assert scatter.diagonal[7] == 0
+        assert not found[7].any()
+
+
+def test_the_joint_scatter_and_that_of_the_words_rank_alike():
+    x, classes = planted()
+    x, sums = x.astype(np.float32), class_sums(x, classes, 4)
+    joint, lazy = (gaussian_ranking(sums, scatter) for scatter in (joint_scatter(x, [15, 15]), scatter_of_words(x)))
+    np.testing.assert_array_equal(joint.order, lazy.order)
+    np.testing.assert_allclose(joint.scores, lazy.scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_no_more_memory_is_held_than_was_said(joint):
+    rng = np.random.default_rng(0)
+    x, classes = rng.standard_normal((1200, 1500), dtype=np.float32), rng.integers(0, 4, 1200)
+    sums = class_sums(x, classes, 4)
+    tracemalloc.start()
+    gaussian_ranking(sums, joint_scatter(x, [500, 1000]) if joint else scatter_of_words(x))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    said = gaussian_bytes([500, 1000], 4, joint=joint)
+    assert said / 3 < peak < 1.3 * said

@@ -1,6 +1,7 @@
 """Ranking the neurons of a task."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,13 @@ from sklearn.linear_model import LogisticRegression
 
 from made_stores import broken_store, made_store
 from residuum.batteries import Bench
-from residuum.errors import CorpusError, DataError, SettingError, StoreError
+from residuum.errors import CorpusError, DataError, MemoryLimitError, SettingError, StoreError
 from residuum.examples import labelled_splits
+from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Probe, Recipe
 from residuum.ranking import rank_neurons
 from residuum.ranking.orders import METHODS, task_rankings
+from residuum.ranking.sampling import FEWEST, SAMPLED, Sample, sample_of
 from residuum.ranking.sets import Penalty, seeded_probes
 from residuum.results import read_run
 
@@ -124,6 +127,41 @@ def test_a_sample_of_words_finds_the_same_neurons(store):
     few = task_rankings(bench, oracle, ["gaussian", "iou"], 300)
     for ranking in few.values():  # two of the three neurons already tell all tags apart
         assert set(bench.splits.layout.format(ranking.order[:2])) <= set(IDS.values())
+
+
+def test_features_give_way_to_rankings_that_need_the_room_and_nothing_else_changes(store, monkeypatch):
+    splits = labelled_splits(store, tags(SENTENCES))
+    ample = Bench(splits, RECIPE)
+    sample = sample_of(ample, 300)
+    needed = max(sample.n_bytes(method) for method in SAMPLED)
+    tight = replace(ample, max_memory=needed + 1000)
+    (oracle,) = ample.train(seeded_probes(ample, None, Penalty(1e-5, 1e-5), 1)[:1])
+    tight.features("train")
+    few = task_rankings(tight, oracle, SAMPLED, 300)
+    assert not vars(tight)["_held"]
+    monkeypatch.setattr("residuum.ranking.sampling.JOINT_NEURONS", 0)  # the other form of the scatter, too
+    for ranking, expected in zip(few.values(), task_rankings(ample, oracle, SAMPLED, 300).values(), strict=True):
+        np.testing.assert_array_equal(ranking.order, expected.order)
+    assert set(vars(ample)["_held"]) == {"train"}
+
+
+def test_a_ranking_that_does_not_fit_is_refused_before_anything_is_trained(store, monkeypatch):
+    monkeypatch.setattr(Bench, "train", lambda *_: pytest.fail("a probe was trained"))
+    said = r"^The step 'gaussian ranking' of 720 sampled words × 18 neurons needs .+ allows 0.0 MB.+--methods"
+    with pytest.raises(MemoryLimitError, match=said):
+        rank_neurons(store, tags(SENTENCES), methods=["lca", "gaussian"], max_memory=20_000)
+    monkeypatch.undo()
+    others = [method for method in METHODS if method not in SAMPLED]
+    assert rank_neurons(store, tags(SENTENCES), methods=others, max_memory=20_000, **QUICK).minimal_neurons
+
+
+def test_the_scatter_of_all_neurons_is_held_where_it_fits_and_saves_time():
+    narrow, wide = NeuronLayout((768,) * 13), NeuronLayout((1024,) * 25)
+    roomy = Sample.of(100_000, narrow, 17, 20_000, 4 << 30)
+    assert (roomy.n_words, roomy.joint) == (20_000, True)
+    assert not Sample.of(100_000, narrow, 17, 20_000, 1 << 30).joint
+    assert not Sample.of(100_000, wide, 17, 20_000, 1 << 40).joint
+    assert Sample.of(100_000, narrow, 17, 20_000, 1 << 20).n_words == FEWEST
 
 
 def test_cards_show_the_words_of_the_tag_that_a_neuron_knows(ranking):

@@ -87,7 +87,7 @@ def rank(
     from residuum.engine import opened_engine
     from residuum.maths.probing import Recipe
     from residuum.ranking import rank_neurons as run
-    from residuum.task_costs import rank_cost
+    from residuum.ranking.costs import rank_cost
 
     quiet_libraries()
     with opened_engine(engine, workers, scheduler) as where:
@@ -97,7 +97,9 @@ def rank(
                 corpus,
                 task,
                 methods=names(methods),
+                by=by,
                 shares=numbers(shares),
+                sample=sample,
                 seeds=seeds,
                 penalty=penalty,
                 random_twin=random_twin,

@@ -218,6 +218,7 @@ def probe(
                 recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
                 subsets=subsets,
                 random_twin=why_no_twin(source) is None if random_twin is None else random_twin,
+                description_length=description_length,
                 max_memory=int(max_memory * 1e9),
                 workers=where,
                 layers=layers,

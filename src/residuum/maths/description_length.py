@@ -1,6 +1,6 @@
 """Online description length of labels given representations (Voita & Titov 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.features import BLOCK
+from residuum.maths.features import BLOCK, Features, select_words, windows
 from residuum.maths.probing import Probe, Recipe, TrainedProbe, check_battery, fit
 from residuum.maths.targets import Target
 
@@ -30,7 +30,7 @@ class DescriptionLength:
 
 
 def description_lengths(
-    x: Float[np.ndarray, "word neuron"],
+    features: Features,
     targets: Mapping[str, Target],
     probes: Sequence[Probe],
     generator: np.random.Generator,
@@ -41,55 +41,74 @@ def description_lengths(
     """Online code length of each probe's labels, all probes together.
 
     L = t₁ log₂ C − Σᵢ log₂ p_θᵢ(y of words tᵢ+1 … tᵢ₊₁), where θᵢ is trained on the first tᵢ words. The words
-    are shuffled by the generator first; steps that hold no new word are left out.
+    are shuffled by the generator first; steps that hold no new word are left out. Of an array half is copied at
+    most; of shards no more than a window is held.
     """
-    _check(x, targets, probes, fractions)
-    order = generator.permutation(len(x))
-    stops = np.unique(np.maximum(np.round(np.asarray(fractions) * len(x)).astype(int), 1))
+    _check(features, targets, probes, fractions)
+    n_words = features.shape[0]
+    order = generator.permutation(n_words)
+    stops = np.unique(np.maximum(np.round(np.asarray(fractions) * n_words).astype(int), 1))
     classes = np.array([targets[probe.target].n_classes for probe in probes])
     bits = stops[0] * np.log2(classes)
     for known, until in pairwise(stops.tolist()):
-        trained = _train_on(x, targets, probes, order[:known], recipe or Recipe())
-        bits += [_bits(probe, x, targets[probe.probe.target], order[known:until]) for probe in trained]
-    uniform = len(x) * np.log2(classes)
+        trained = _train_on(features, targets, probes, np.sort(order[:known]), recipe or Recipe())
+        bits += _bits(trained, features, targets, np.sort(order[known:until]))
+    uniform = n_words * np.log2(classes)
     return [DescriptionLength(*pair) for pair in zip(bits.tolist(), uniform.tolist(), strict=True)]
 
 
 def _check(
-    x: Float[np.ndarray, "word neuron"],
+    features: Features,
     targets: Mapping[str, Target],
     probes: Sequence[Probe],
     fractions: Sequence[float],
 ) -> None:
     if not fractions or fractions[-1] != 1 or min(fractions) <= 0 or list(fractions) != sorted(set(fractions)):
         raise SettingError(f"The fractions are {list(fractions)}; they must grow from above 0 to exactly 1.")
-    check_battery(x, targets, probes)
+    check_battery(features, targets, probes)
     for probe in probes:
         target = targets[probe.target]
         if target.n_classes < 2:
             raise DataError(f"The target {probe.target!r} has no classes; a description length is of class labels.")
-        if len(target.values) != len(x):
-            raise DataError(f"{len(x)} words came with {len(target.values)} labels of {probe.target!r}.")
+        if len(target.values) != features.shape[0]:
+            raise DataError(f"{features.shape[0]} words came with {len(target.values)} labels of {probe.target!r}.")
 
 
 def _train_on(
-    x: Float[np.ndarray, "word neuron"],
+    features: Features,
     targets: Mapping[str, Target],
     probes: Sequence[Probe],
     words: Int[np.ndarray, " known"],
     recipe: Recipe,
 ) -> list[TrainedProbe]:
     known = {name: Target(target.values[words], target.classes) for name, target in targets.items()}
-    return fit(x[words], known, probes, recipe)
+    return fit(select_words(features, words), known, probes, recipe)
 
 
 def _bits(
-    probe: TrainedProbe, x: Float[np.ndarray, "word neuron"], target: Target, words: Int[np.ndarray, " new"]
-) -> float:
-    """−Σ log₂ p(label) over the words, block by block."""
-    total = 0.0
-    for start in range(0, len(words), BLOCK):
-        block = words[start : start + BLOCK]
-        log_p = probe.log_probabilities(x[block])
-        total -= float(log_p[np.arange(len(block)), target.values[block]].sum())
+    trained: Sequence[TrainedProbe],
+    features: Features,
+    targets: Mapping[str, Target],
+    words: Int[np.ndarray, " new"],
+) -> Float[np.ndarray, " probe"]:
+    """−Σ log₂ p(label) over the words for each probe, block by block."""
+    total = np.zeros(len(trained))
+    for rows, x in _blocks(features, words):
+        for place, probe in enumerate(trained):
+            values = targets[probe.probe.target].values[rows]
+            total[place] -= probe.log_probabilities(x)[np.arange(len(x)), values].sum()
     return total / np.log(2)
+
+
+def _blocks(
+    features: Features, words: Int[np.ndarray, " new"]
+) -> Iterator[tuple[Int[np.ndarray, " word"], Float[np.ndarray, "word neuron"]]]:
+    """Some words, some at a time, without a copy of all of them."""
+    if isinstance(features, np.ndarray):
+        for start in range(0, len(words), BLOCK):
+            rows = words[start : start + BLOCK]
+            yield rows, features[rows]
+        return
+    for window in windows(select_words(features, words)):
+        for start in range(0, len(window.x), BLOCK):
+            yield words[window.words[start : start + BLOCK]], window.x[start : start + BLOCK]

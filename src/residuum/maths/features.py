@@ -11,7 +11,9 @@ from residuum.errors import DataError
 from residuum.maths.constancy import constant_neurons, rounding_floor
 
 BLOCK = 4096
-"""Rows that are checked, measured or predicted at a time."""
+"""Rows that are checked or predicted at a time."""
+MEASURED = 256
+"""Rows that are copied as float64 at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,19 @@ def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> F
     return narrow if sum(features.lengths) > window else next(windows(narrow)).x
 
 
+def select_words(features: Features, words: Int[np.ndarray, " chosen"]) -> Features:
+    """Some of the words (ascending): a copy where they fit a window, else cut from their shards when these are read."""
+    if isinstance(features, np.ndarray):
+        return np.take(features, words, axis=0)
+    starts = np.cumsum((0, *features.lengths))
+    cuts = np.searchsorted(words, starts)
+    parts = [(i, words[cuts[i] : cuts[i + 1]] - starts[i]) for i in range(len(features.lengths))]
+    parts = [(i, own) for i, own in parts if len(own)]
+    loaders = tuple(partial(_load_words, features, i, own) for i, own in parts)
+    some = replace(features, loaders=loaders, lengths=tuple(len(own) for _, own in parts))
+    return some if len(words) > features.window else next(windows(some)).x
+
+
 def words_of_columns(features: Features, n_columns: int) -> int:
     """The words that `select_columns` holds in memory at once."""
     if isinstance(features, np.ndarray):
@@ -145,8 +160,8 @@ def _mean_and_scatter(features: Features) -> tuple[Float[np.ndarray, " neuron"],
 
 def _blocks(features: Features) -> Iterator[Float[np.ndarray, "word neuron"]]:
     for window in windows(features):
-        for start in range(0, len(window.x), BLOCK):
-            yield window.x[start : start + BLOCK].astype(np.float64)
+        for start in range(0, len(window.x), MEASURED):
+            yield window.x[start : start + MEASURED].astype(np.float64)
 
 
 def _shard_groups(features: ShardedFeatures, shuffle: np.random.Generator | None) -> Iterator[list[int]]:
@@ -178,3 +193,7 @@ def _window_of_columns(features: ShardedFeatures, n_columns: int) -> int:
 
 def _load_columns(features: ShardedFeatures, number: int, columns: np.ndarray) -> np.ndarray:
     return np.take(_load(features, number), columns, axis=1)
+
+
+def _load_words(features: ShardedFeatures, number: int, words: np.ndarray) -> np.ndarray:
+    return np.take(_load(features, number), words, axis=0)

@@ -12,6 +12,8 @@ from residuum.maths.class_sums import ClassSums
 from residuum.maths.features import constant_columns
 
 Order = Int[np.ndarray, " neuron"]
+NEURONS_AT_ONCE = 256
+"""Neurons of which it is seen together where they fire."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +96,7 @@ def intersection_over_union(
     x: Float[np.ndarray, "word neuron"],
     classes: Int[np.ndarray, " label"],
     share: float = 0.05,
-    block: int = 256,
+    block: int = NEURONS_AT_ONCE,
 ) -> Float[np.ndarray, "class neuron"]:
     """IoU of the words where a neuron fires and the words of a class (after Mu & Andreas 2020).
 
@@ -109,6 +111,11 @@ def intersection_over_union(
     blocks = (np.asarray(x[:, start : start + block], np.float32) for start in range(0, x.shape[1], block))
     found = [np.maximum(_iou(membership, b, share), _iou(membership, -b, share)) for b in blocks]
     return np.where(constant_columns(x), 0, np.concatenate(found, axis=1))
+
+
+def iou_bytes(n_words: int, n_neurons: int, n_classes: int) -> int:
+    """The most memory that `iou_ranking` holds beside the words: their classes, and where some neurons fire."""
+    return n_words * (16 * min(NEURONS_AT_ONCE, n_neurons) + 8 * n_classes) + 16 * n_neurons * n_classes
 
 
 def random_ranking(n_neurons: int, generator: np.random.Generator) -> Ranking:

@@ -19,6 +19,7 @@ from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
 from residuum.maths.description_length import description_lengths
+from residuum.maths.features import Features
 from residuum.maths.penalty_search import best_penalty
 from residuum.maths.probing import LAMBDA, Recipe
 from residuum.probes.measuring import (
@@ -209,8 +210,6 @@ def _check(bench: Bench, plan: Plan) -> None:
     """Raise an error for what cannot be done, before anything is read or trained."""
     if plan.description_length and bench.splits.regression:
         raise SettingError("The description length is one of classes, and this task predicts numbers; leave it out.")
-    if plan.description_length and not isinstance(bench.outline("train"), np.ndarray):
-        raise SettingError("The description length needs the training part in memory; allow more with --max-memory.")
 
 
 def _twin_scores(battery: Battery, say: Say) -> dict[str, float]:
@@ -221,11 +220,21 @@ def _twin_scores(battery: Battery, say: Say) -> dict[str, float]:
 
 
 def _description(bench: Bench, layers: list[NeuronSet], seed: int, penalties: tuple[float, float]) -> pd.DataFrame:
-    x = bench.features("train")
-    assert isinstance(x, np.ndarray), "checked before"
     probes = Battery(bench, layers, targets_of(bench), [seed], penalties).probes
-    found = description_lengths(x, bench.targets, probes, np.random.default_rng(seed), recipe=bench.recipe)
+    generator = np.random.default_rng(seed)
+    found = description_lengths(_growing_features(bench), bench.targets, probes, generator, recipe=bench.recipe)
     return description_table(layers, probes, found)
+
+
+def _growing_features(bench: Bench) -> Features:
+    """The training part, of which up to a half is copied: in memory where both fit, else read in windows of a half."""
+    train = bench.splits.train
+    half = 2 * len(train) * bench.splits.layout.n_neurons
+    if 3 * half <= bench.max_memory:
+        bench.make_room(half)
+        return bench.features("train")
+    bench.make_room(bench.max_memory)
+    return train.features(bench.max_memory // 2)
 
 
 def _summary(

@@ -1,4 +1,4 @@
-"""What `ablate` and `neuron_cards` will take.
+"""What `rank_neurons`, `ablate` and `neuron_cards` will take.
 
 To ablate, the model reads once, probes learn, and it reads again for each set of silenced neurons.
 """
@@ -10,16 +10,65 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
-from residuum.costs import Cost, Step, timed
-from residuum.engine import HERE
+from residuum.costs import Cost, Step, moments_step, timed
+from residuum.engine import HERE, Workers, as_engine
 from residuum.examples import MEMORY, whole_store
+from residuum.maths.gaussian_ranking import LIMIT, scatter_of_words
+from residuum.maths.moments import CHUNK
 from residuum.maths.neuron_ids import split_id
 from residuum.maths.probing import Recipe
+from residuum.maths.rankings import intersection_over_union
 from residuum.models import Model
+from residuum.ranking.orders import METHODS
+from residuum.ranking.sampling import SAMPLE, SAMPLED, Sample
+from residuum.ranking.settings import SHARES
 from residuum.task_costs import Training, labelled_data
 from residuum.tasks import Task, TaskCorpora
+
+IOU_NEURONS = 16
+"""Neurons of which it is seen where they fire, to measure the speed of that."""
+
+
+def rank_cost(
+    source: Any,
+    data: Any,
+    task: str | Task,
+    *,
+    methods: Sequence[str] = METHODS,
+    by: str = "lca",
+    shares: Sequence[float] = SHARES,
+    sample: int = SAMPLE,
+    seeds: int = 3,
+    penalty: str = "",
+    random_twin: bool = False,
+    recipe: Recipe | None = None,
+    max_memory: int = MEMORY,
+    workers: Workers = None,
+    **reading: Any,
+) -> Cost:
+    """What `rank_neurons` would take with the same settings."""
+    engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
+    training = Training(found, recipe or Recipe(), max_memory, engine)
+    n, targets = found.layout.n_neurons, 1 + found.control
+    if by not in methods:
+        methods = [by, *methods]
+    sets = [max(1, round(share * n)) for _ in methods for share in shares for _ in ("top", "bottom")]
+    steps = [
+        training.step("probes of all neurons", [n] * targets, seeds),
+        *_sampled_steps(training, methods, sample),
+        training.step("top and bottom neurons", sets, seeds),
+        training.minimal_set(seeds, targets),
+    ]
+    if penalty == "search":
+        steps.insert(0, training.penalty_search())
+    if random_twin:
+        probes = training.step("probes of the twin", [n, max(1, n // 10)], seeds)
+        steps += [*found.reading, probes, *_sampled_steps(training, [by], sample, " of the twin")]
+    return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
 def ablate_cost(
@@ -72,3 +121,38 @@ def cards_cost(
     store = whole_store(source, layers=reading.get("layers", "all"))
     seconds = timed(lambda: store.shard(0, layers)) * len(store.manifest.shards)
     return Cost(found.name, (Step("cards", seconds, memory=held),))
+
+
+def _sampled_steps(training: Training, methods: Sequence[str], wanted: int, of: str = "") -> list[Step]:
+    """The rankings from sampled words, beside the features that are held where both fit."""
+    data = training.data
+    if not data.n_classes:
+        return []
+    sample = Sample.of(data.n_train, data.layout, data.n_classes, wanted, training.max_memory)
+    seconds = {"gaussian": _gaussian_seconds, "iou": _iou_seconds}
+    steps = []
+    for method in SAMPLED:
+        if method in methods:
+            own = sample.n_bytes(method)
+            held = training.held if training.held + own <= training.max_memory else 0
+            steps.append(Step(f"{method} ranking{of}", seconds[method](sample), memory=own + held))
+    return steps
+
+
+def _gaussian_seconds(sample: Sample) -> float:
+    """The scatter of all neurons, or its columns one by one; and two factors that grow with each pick."""
+    widths, n = sample.layout.widths, sample.layout.n_neurons
+    picks = min(LIMIT, n)
+    known, words = np.ones((max(1, picks // 2), n)), np.ones((CHUNK, n), np.float32)
+    seconds = picks * 2 * timed(lambda: known[:, 0] @ known)
+    if sample.joint:
+        return seconds + moments_step("scatter", widths, sample.n_words, 1, HERE).seconds
+    scatter = scatter_of_words(words)
+    return seconds + picks * timed(lambda: scatter.column(0)) * sample.n_words / CHUNK
+
+
+def _iou_seconds(sample: Sample) -> float:
+    rng = np.random.default_rng(0)
+    few = min(IOU_NEURONS, sample.layout.n_neurons)
+    x, classes = rng.standard_normal((sample.n_words, few)), rng.integers(0, sample.n_classes, sample.n_words)
+    return timed(lambda: intersection_over_union(x, classes)) * sample.layout.n_neurons / few

@@ -27,12 +27,12 @@ from residuum.ranking.cards import card_of, card_tables
 from residuum.ranking.orders import (
     METHODS,
     OF_NUMBERS,
-    SAMPLE,
     agreement_table,
     class_table,
     ranking_table,
     task_rankings,
 )
+from residuum.ranking.sampling import SAMPLE, check_room
 from residuum.ranking.sets import (
     Penalty,
     SetScores,
@@ -202,6 +202,7 @@ def _ranked(
     left_out = [name for name in settings.methods if bench.splits.regression and name not in OF_NUMBERS]
     methods = [name for name in settings.methods if name not in left_out]
     methods = methods if settings.by in methods else [settings.by, *methods]
+    check_room(bench, methods, settings.sample)
     penalty, penalties = _penalty(bench, settings, say)
     oracle = _oracle(bench, settings, penalty, say)
     say(f"Ranking {bench.splits.layout.n_neurons:,} neurons by {', '.join(methods)}.")

@@ -8,18 +8,15 @@ from operator import add
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from residuum.batteries import TASK, Bench
 from residuum.maths.class_sums import ClassSums, class_sums
-from residuum.maths.features import BLOCK, Features, windows
-from residuum.maths.gaussian_ranking import gaussian_ranking
-from residuum.maths.moments import MomentsAccumulator
+from residuum.maths.features import windows
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import TrainedProbe
 from residuum.maths.rankings import (
     Ranking,
-    iou_ranking,
     lca_ranking,
     mass_shares,
     mean_difference_ranking,
@@ -27,12 +24,11 @@ from residuum.maths.rankings import (
     random_ranking,
     ranking_agreement,
 )
+from residuum.ranking.sampling import PIECE, sampled_rankings
 
 METHODS = ("lca", "probeless", "gaussian", "iou", "mean_difference", "random")
 OF_NUMBERS = ("lca", "random")
 """The methods that need no classes."""
-SAMPLE = 20_000
-"""Words from which the Gaussian and IoU rankings are taken; the others see all."""
 
 
 def task_rankings(bench: Bench, oracle: TrainedProbe, methods: Sequence[str], sample: int) -> dict[str, Ranking]:
@@ -43,12 +39,7 @@ def task_rankings(bench: Bench, oracle: TrainedProbe, methods: Sequence[str], sa
     if {"probeless", "mean_difference"} & set(methods):
         sums = _streamed_class_sums(bench)
         found["probeless"], found["mean_difference"] = probeless_ranking(sums), mean_difference_ranking(sums)
-    if {"gaussian", "iou"} & set(methods):
-        x, classes = _sampled(bench, sample, np.random.default_rng([bench.seed, 2]))
-        if "gaussian" in methods:
-            found["gaussian"] = _gaussian(x, classes, bench.targets[TASK].n_classes)
-        if "iou" in methods:
-            found["iou"] = iou_ranking(x, classes)
+    found |= sampled_rankings(bench, methods, sample)
     if "random" in methods:
         found["random"] = random_ranking(oracle.n_features, np.random.default_rng([bench.seed, 4]))
     return {method: found[method] for method in methods}
@@ -94,34 +85,9 @@ def _streamed_class_sums(bench: Bench) -> ClassSums:
     target = bench.targets[TASK]
     blocks = (
         class_sums(
-            window.x[start : start + BLOCK], target.values[window.words[start : start + BLOCK]], target.n_classes
+            window.x[start : start + PIECE], target.values[window.words[start : start + PIECE]], target.n_classes
         )
         for window in windows(bench.features("train"))
-        for start in range(0, len(window.x), BLOCK)
+        for start in range(0, len(window.x), PIECE)
     )
     return reduce(add, blocks)
-
-
-def _sampled(
-    bench: Bench, size: int, generator: np.random.Generator
-) -> tuple[Float[np.ndarray, "word neuron"], Int[np.ndarray, " word"]]:
-    """Some training words drawn without replacement, in their order, and their classes."""
-    features: Features = bench.features("train")
-    n_words, n_neurons = features.shape
-    size = min(size, n_words, max(bench.max_memory // (8 * n_neurons), 1000))
-    if isinstance(features, np.ndarray) and size == n_words:
-        return features, bench.targets[TASK].values
-    chosen = np.sort(generator.choice(n_words, size, replace=False))
-    x = np.empty((size, n_neurons), np.float32)
-    for window in windows(features):
-        here = np.flatnonzero(np.isin(window.words, chosen))
-        x[np.searchsorted(chosen, window.words[here])] = window.x[here]
-    return x, bench.targets[TASK].values[chosen]
-
-
-def _gaussian(x: Float[np.ndarray, "word neuron"], classes: Int[np.ndarray, " word"], n_classes: int) -> Ranking:
-    moments = MomentsAccumulator([x.shape[1]])
-    moments.update(x)
-    starts = range(0, len(x), BLOCK)
-    sums = reduce(add, (class_sums(x[s : s + BLOCK], classes[s : s + BLOCK], n_classes) for s in starts))
-    return gaussian_ranking(sums, moments.result().layer(0).scatter)

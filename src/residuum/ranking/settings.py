@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from residuum.errors import SettingError
-from residuum.ranking.orders import METHODS, SAMPLE
+from residuum.ranking.orders import METHODS
+from residuum.ranking.sampling import SAMPLE
 
 SHARES = (0.01, 0.05, 0.1, 0.2)
 """Shares of neurons in the top and bottom sets; Durrani et al. (2021) take 5 % and 10 %."""
