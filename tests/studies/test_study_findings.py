@@ -115,8 +115,6 @@ def test_frozen_and_pruned_halves_are_compared_with_their_counterparts():
         (step("frozen", **facts, variant="bottom:2"), scored(0.8)),
     )
     assert similarity_findings.freezing_the_bottom_costs_less(frozen).values == pytest.approx((0.1,))
-    assert similarity_findings.frozen_score("t", "top:2", "m", frozen) == 0.7
-    assert similarity_findings.frozen_score("t", "top:3", "m", frozen) is None
     pruned = results(
         (step("pruned", **facts, variant="top"), scored(0.9)), (step("pruned", **facts, variant="bottom"), scored(0.6))
     )
@@ -143,8 +141,7 @@ def test_redundancy_findings_are_read_from_thresholds_windows_and_sets():
     assert redundancy_findings.most_neurons_can_go(found).values == pytest.approx((0.7,))
     assert redundancy_findings.clusters_are_local(found).values == pytest.approx((0.95,))
     assert redundancy_findings.minimal_sets_are_small(found).values == pytest.approx((0.04,))
-    assert redundancy_findings.minimal_set_size("m", "upos", found) == 20
-    assert redundancy_findings.minimal_set_size("m", "sst2", found) is None
+    assert redundancy_findings.minimal_set_size(found.of("redundancy")[0][1]) == 20
     assert redundancy_findings.word_tasks_need_more_neurons(found) == "there are no tasks of both words and sentences"
     assert distilled_findings.clustering_keeps_the_score(found).values == pytest.approx((0.895 / 0.9,))
     assert distilled_findings.survivors_lie_low(found).values == pytest.approx((24 / 30,))

@@ -12,11 +12,13 @@ from residuum.cli.studies import STUDIES
 from residuum.errors import CorpusError, SettingError, StoreError
 from residuum.results import Run, finished_run, write_run
 from residuum.studies import documents
-from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step
+from residuum.studies.declarations import GLUE, Claim, Data, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.running import study
 from residuum.studies.verdicts import Measured, Rule
 
 NAMES = ("first", "second", "third")
+EXAMPLES = {"train": 8, "dev": 1, "test": 3}
+DATA = Data("letters", learnt=9, tested=3)
 
 
 class Stopped(Exception):
@@ -29,28 +31,33 @@ def chain(monkeypatch):
     done: list[str] = []
     stop_at: set[str] = set()
 
-    def work(name, kit):
-        out, config = kit.out / name, {"name": name, "seed": kit.seed}
+    def work(name, model, kit):
+        out, config = kit.out / step_name(name, model), {"name": name, "seed": kit.seed}
         if run := finished_run(out, "compare of a test", config, fresh=kit.fresh):
             return run
         if name in stop_at:
             raise Stopped
         done.append(name)
-        run = Run("compare of a test", config, {"value": 1.0}, {"numbers": pd.DataFrame({"value": [len(name)]})})
+        summary = {"value": 1.0, "examples": EXAMPLES}
+        run = Run("compare of a test", config, summary, {"numbers": pd.DataFrame({"value": [len(name)]})})
         write_run(out, run)
         return run
 
-    def value(results, kind="second"):
-        return float(results.of(kind)[0][1].tables["numbers"]["value"].iloc[0])
+    def value(run):
+        return float(run.tables["numbers"]["value"].iloc[0])
 
     def letters(results):
-        return Measured.counted({"tiny": value(results)})
+        return Measured.counted({"tiny": value(results.of("second")[0][1])})
+
+    def step(name, kit):
+        model = kit.first if name == "second" else ""
+        return Step(name, f"The {name} step", partial(work, name, model), Load(read=10), model)
 
     document = Document(
         name="similarity",
         title="A chain of three",
         source="Nobody (2000)",
-        steps=lambda kit: tuple(Step(name, f"The {name} step", partial(work, name), Load(read=10)) for name in NAMES),
+        steps=lambda kit: tuple(step(name, kit) for name in NAMES),
         exhibits=(Exhibit("Figure 1", "Three", "third", "numbers"), Exhibit("Table 1", "One", "first", "numbers")),
         claims=(
             Claim("§1", "Names are long.", letters, Rule(3.0)),
@@ -63,7 +70,7 @@ def chain(monkeypatch):
             Claim("§3", "There are two.", lambda results: "there is one", Rule(0.0)),
         ),
         models={"tiny": 1e6},
-        printed=(Printed("Table 9", "Letters of second", 6.0, "tiny", value),),
+        printed=(Printed("Table 9", "Letters of second", 6.0, "tiny", DATA, {"kind": "second"}, value),),
         needs=("treebanks",),
     )
     monkeypatch.setitem(documents.DOCUMENTS, "similarity", document)
@@ -77,7 +84,7 @@ def test_steps_run_in_order_with_progress(chain, tmp_path):
     assert done == list(NAMES)
     assert [line.split()[0] for line in said] == ["1/3", "2/3", "3/3"]
     assert all("about" in line for line in said)
-    assert found.run.tables["steps"]["step"].tolist() == list(NAMES)
+    assert found.run.tables["steps"]["step"].tolist() == ["first", "second-teacher", "third"]
 
 
 def test_what_was_finished_before_a_stop_is_not_done_again(chain, tmp_path):
@@ -135,11 +142,28 @@ def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain,
     found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
     numbers = found.frame.set_index("where").loc["Table 9"]
     assert (numbers["document"], numbers["ours"], numbers["verdict"]) == (6.0, 6.0, "holds")
+    assert numbers["note"] == "tiny on letters, as the document"
 
 
 def test_numbers_of_the_document_stand_only_beside_its_own_models(chain, tmp_path):
     found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, models=["other"], yes=True)
     assert "Table 9" not in found.frame["where"].tolist()
+
+
+@pytest.mark.parametrize("data", [Data("letters", learnt=8, tested=3), Data("letters", learnt=9, tested=4)])
+def test_numbers_of_the_document_stand_only_beside_its_own_data(chain, tmp_path, monkeypatch, data):
+    document = documents.DOCUMENTS["similarity"]
+    printed = tuple(replace(one, data=data) for one in document.printed)
+    monkeypatch.setitem(documents.DOCUMENTS, "similarity", replace(document, printed=printed))
+    found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, yes=True)
+    assert "Table 9" not in found.frame["where"].tolist()
+    assert found.frame["document"].isna().all()
+
+
+def test_no_document_prints_a_number_of_data_that_a_study_does_not_read():
+    tasks = {one.step["task"] for document in documents.DOCUMENTS.values() for one in document.printed}
+    assert tasks <= set(GLUE)
+    assert not tasks & {"upos", "sem", "chunk"}  # the Penn Treebank, another release, another size
 
 
 def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypatch):

@@ -94,9 +94,34 @@ class Claim:
     rule: Rule
 
 
+@dataclass(frozen=True)
+class Data:
+    """What the document learnt a task from, told from other data of that name by how many examples it has."""
+
+    name: str
+    learnt: int  # in training, what is set aside of it for development among them
+    tested: int
+
+    def is_of(self, run: Run) -> bool:
+        """Whether a run learnt from and was tested on as many."""
+        examples = {**run.config.get("examples", {}), **run.summary.get("examples", {})}
+        found = {part: examples.get(part, 0) for part in ("train", "dev", "test")}
+        return (found["train"] + found["dev"], found["test"]) == (self.learnt, self.tested)
+
+
+GLUE = {
+    "sst2": Data("SST-2", 67_349, 872),
+    "mrpc": Data("MRPC", 3_668, 408),
+    "rte": Data("RTE", 2_490, 277),
+    "stsb": Data("STS-B", 5_749, 1_500),
+}
+"""The documents test on GLUE's development parts, whose labels are known."""
+
+
 @dataclass(frozen=True, eq=False)
 class Printed:
-    """A number that the document prints, and ours; they are of the same thing only for that model on all of its data.
+    """A number that the document prints; ours, of the step whose facts are `step`, is of the same thing only for that
+    model on that data.
 
     `tolerance` is how far they may lie apart.
     """
@@ -105,7 +130,9 @@ class Printed:
     what: str
     value: float
     model: str
-    measure: Callable[[Results], float | None]
+    data: Data
+    step: Mapping[str, str]  # kind, task, variant
+    number: Callable[[Run], float]
     tolerance: float = 0.02
 
 

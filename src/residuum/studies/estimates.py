@@ -77,6 +77,11 @@ def correlation_estimate(x: np.ndarray, y: np.ndarray) -> Estimate:
     return Estimate(found.r, found.low, found.high)
 
 
+def tested_score(run: Run) -> float:
+    """What a fine-tuned model scores on its test part."""
+    return score_on_test(run).value
+
+
 def score_on_test(run: Run) -> Estimate:
     """What a fine-tuned model scores on its test part, of several seeds the mean; only accuracy has an interval."""
     metric = run.summary["metric"]

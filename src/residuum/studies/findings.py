@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from residuum.results import Run
 from residuum.studies.declarations import Claim, Document, Printed, Results
 from residuum.studies.kits import Kit
 from residuum.studies.verdicts import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Measured, agreeing_cases, verdict
@@ -16,12 +17,12 @@ CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")
 
 
 def finding_tables(document: Document, results: Results, kit: Kit) -> dict[str, pd.DataFrame]:
-    """`findings`: a row for each finding; then, where the document's own models read all of the data, for each number
-    that it prints. `cases`: a row for each model or task that speaks to a finding."""
+    """`findings`: a row for each finding; then, where the document's own models learnt from its own data, for each
+    number that it prints. `cases`: a row for each model or task that speaks to a finding."""
     found = [(claim, *_measured(claim, results)) for claim in document.claims]
     rows = [_claim_row(*one) for one in found]
     if kit.scale.name == "paper":
-        rows += [_number_row(one, results) for one in document.printed if one.model in kit.models]
+        rows += [_number_row(one, run) for one in document.printed if (run := _same_thing(one, results)) is not None]
     cases = [row for claim, measured, _ in found if measured for row in _case_rows(claim, measured)]
     return {
         "findings": pd.DataFrame(rows, columns=pd.Index(COLUMNS)),
@@ -68,11 +69,15 @@ def _case_rows(claim: Claim, measured: Measured) -> list[dict[str, Any]]:
     ]
 
 
-def _number_row(printed: Printed, results: Results) -> dict[str, Any]:
-    ours = printed.measure(results)
-    ours = math.nan if ours is None else ours
-    known = not math.isnan(ours)
-    agrees = known and abs(ours - printed.value) <= printed.tolerance
+def _same_thing(printed: Printed, results: Results) -> Run | None:
+    """Our run of the document's model on the document's data, if there is one."""
+    found = results.of(**printed.step, model=printed.model)
+    return next((run for _, run in found if printed.data.is_of(run)), None)
+
+
+def _number_row(printed: Printed, run: Run) -> dict[str, Any]:
+    ours = printed.number(run)
+    agrees = abs(ours - printed.value) <= printed.tolerance
     return {
         "where": printed.where,
         "finding": printed.what,
@@ -82,7 +87,7 @@ def _number_row(printed: Printed, results: Results) -> dict[str, Any]:
         "high": math.nan,
         "rule": f"± {printed.tolerance:g}",
         "bound": math.nan,
-        "cases": f"{int(agrees)} of 1" if known else "",
-        "verdict": (HOLDS if agrees else DOES_NOT_HOLD) if known else NOT_MEASURED,
-        "note": f"{printed.model}, as the document",
+        "cases": f"{int(agrees)} of 1",
+        "verdict": HOLDS if agrees else DOES_NOT_HOLD,
+        "note": f"{printed.model} on {printed.data.name}, as the document",
     }

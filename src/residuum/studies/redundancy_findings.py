@@ -66,10 +66,9 @@ def word_tasks_need_fewer_layers(results: Results) -> Measured | str | None:
     return _words_less_sentences(results, "transfer", lambda run: -float(run.summary["layers"]))
 
 
-def minimal_set_size(model: str, task: str, results: Results) -> float | None:
-    """How many neurons the minimal set of a model and a task has."""
-    found = results.of("redundancy", model=model, task=task)
-    return _minimal(found[0][1])["neurons"] if found else None
+def minimal_set_size(run: Run) -> float:
+    """How many neurons the minimal set has."""
+    return _minimal(run)["neurons"]
 
 
 def _each(results: Results, kind: str, number: Number) -> Mapping[str, float]:

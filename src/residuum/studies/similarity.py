@@ -6,12 +6,12 @@ from functools import partial
 
 from residuum.results import Run
 from residuum.studies.commands import compared, tuned, tuned_folder, tuning_load
-from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step, step_name
+from residuum.studies.declarations import GLUE, Claim, Document, Exhibit, Load, Printed, Step, step_name
+from residuum.studies.estimates import tested_score
 from residuum.studies.kits import Kit, block_count
 from residuum.studies.similarity_findings import (
     family_is_alike,
     freezing_the_bottom_costs_less,
-    frozen_score,
     layers_are_shared_more_than_neurons,
     lower_layers_are_shared,
     neighbours_are_alike,
@@ -187,7 +187,9 @@ SIMILARITY = Document(
             f"Accuracy on SST-2 with {variant or 'no'} layers frozen",
             value,
             model,
-            partial(frozen_score, "sst2", variant, model),
+            GLUE["sst2"],
+            {"kind": "frozen" if variant else "finetune", "task": "sst2", "variant": variant},
+            tested_score,
         )
         for model, values in _TABLE_1.items()
         for variant, value in values.items()

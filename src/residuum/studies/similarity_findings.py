@@ -124,12 +124,6 @@ def freezing_the_bottom_costs_less(results: Results) -> Measured | None:
     )
 
 
-def frozen_score(task: str, variant: str, model: str, results: Results) -> float | None:
-    """The test score of a model on a task with some layers frozen."""
-    found = results.of("frozen" if variant else "finetune", model=model, task=task, variant=variant)
-    return score_on_test(found[0][1]).value if found else None
-
-
 def _pairs(run: Run, measure: str) -> pd.DataFrame:
     table = run.tables["similarity"]
     return table.loc[table["measure"] == measure]

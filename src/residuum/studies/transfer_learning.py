@@ -7,14 +7,14 @@ from functools import partial
 from residuum.differences import diff
 from residuum.results import Run
 from residuum.studies.commands import tuned, tuned_folder, tuning_load
-from residuum.studies.declarations import Claim, Document, Exhibit, Load, Printed, Step, step_name
+from residuum.studies.declarations import GLUE, Claim, Document, Exhibit, Load, Printed, Step, step_name
+from residuum.studies.estimates import tested_score
 from residuum.studies.kits import Kit, block_count
 from residuum.studies.transfer_learning_findings import (
     bottom_neurons_lose_more,
     few_neurons_are_enough,
     lower_layers_keep_what_they_know,
     minimal_sets_are_selective,
-    pruned_score,
     pruning_the_bottom_costs_more,
     salient_neurons_move_down,
     upper_layers_lose_more,
@@ -151,7 +151,9 @@ TRANSFER_LEARNING = Document(
             f"Accuracy on SST-2 with {f'the {end} 6 layers pruned' if end else 'all layers'}",
             value,
             model,
-            partial(pruned_score, "sst2", end, model),
+            GLUE["sst2"],
+            {"kind": "pruned" if end else "finetune", "task": "sst2", "variant": end},
+            tested_score,
         )
         for model, values in _TABLE_2.items()
         for end, value in values.items()

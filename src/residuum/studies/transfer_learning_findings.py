@@ -85,12 +85,6 @@ def minimal_sets_are_selective(results: Results) -> Measured | None:
     return Measured.counted(cases)
 
 
-def pruned_score(task: str, end: str, model: str, results: Results) -> float | None:
-    """The test score of a model on a task without half of its layers."""
-    found = results.of("pruned" if end else "finetune", model=model, task=task, variant=end)
-    return score_on_test(found[0][1]).value if found else None
-
-
 def _changes(results: Results) -> Iterator[tuple[str, pd.DataFrame]]:
     """The change of each layer, for each word task and fine-tuned model."""
     for step, run in results.of("diff"):
