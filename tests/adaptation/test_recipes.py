@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transfers import batch_of, mean_loss, student_of, take_steps, without_dropout
+from transfers import allowed, batch_of, mean_loss, student_of, take_steps, without_dropout
 
 from residuum.adaptation.changes import applied
 from residuum.adaptation.parts import bias_parameters, body_parameters, head_parameters
@@ -27,18 +27,6 @@ def state(network):
 def moved(before, network):
     after = dict(network.named_parameters())
     return {name for name, value in before.items() if not torch.equal(value, after[name])}
-
-
-def allowed(strategy, network):
-    """The parameters of a network that a strategy may move."""
-    head = set(head_parameters(network))
-    return {
-        "full": set(dict(network.named_parameters())),
-        "freeze": head,
-        "adapter": head,
-        "bitfit": head | set(bias_parameters(network)),
-        "sparse-delta": head | set(body_parameters(network)),
-    }[strategy.family]
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import torch
+from transformers import PreTrainedModel
 
 from residuum.adaptation.corpora import TargetParts, TransferCorpora
+from residuum.adaptation.parts import bias_parameters, body_parameters, head_parameters
 from residuum.adaptation.recipes import Plan
 from residuum.adaptation.settings import AdaptationSettings
+from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student, logits_of
 from residuum.corpus import Corpus
 from residuum.samples import sample
@@ -42,6 +45,18 @@ def transfer_of(kind: str = "pair", languages: tuple[str, ...] = ("tr",), size: 
 
 def student_of(folder, kind: str = "pair", **changes) -> Student:
     return Student(str(folder), problem_of(TASKS[kind], corpus_of(kind)), device="cpu", **changes)
+
+
+def allowed(strategy: Strategy, network: PreTrainedModel) -> set[str]:
+    """The parameters of a network that a strategy may move."""
+    head = set(head_parameters(network))
+    return {
+        "full": set(dict(network.named_parameters())),
+        "freeze": head,
+        "adapter": head,
+        "bitfit": head | set(bias_parameters(network)),
+        "sparse-delta": head | set(body_parameters(network)),
+    }[strategy.family]
 
 
 def batch_of(student: Student, kind: str = "pair", size: int = 8):

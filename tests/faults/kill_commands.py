@@ -88,7 +88,7 @@ COMMANDS = (
     Command("study similarity", f"study similarity {SMALL}"),
     Command("study redundancy", f"study redundancy {SMALL}"),
     Command("study transfer-learning", f"study transfer-learning {SMALL}"),
-    Command("study distilled", "study distilled --models {w}/bert --device cpu"),
+    Command("study distilled", "study distilled --models {w}/teacher --device cpu"),
     Command("study distillation", "study distillation {w}/distill.yaml --tables 4.8 --device cpu"),
     Command("study monolingual", "study monolingual --models {w}/teacher --device cpu", minutes=True),
 )

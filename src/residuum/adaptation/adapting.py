@@ -84,7 +84,7 @@ def adapt(
     multilingual model that serves as both, of which `keep` may leave some layers (`top:6`, `bottom:6`, `alternate`).
     `strategy` is a name, several, or `all`. `data` is a folder with files such as `train-en.tsv` and `dev-tr.tsv`, or
     what `read_transfer` gave. `teacher` is a model fine-tuned on the task, whose logits the students learn too.
-    `few_shot` are numbers of target examples that the target student is tuned on afterwards, `draws` times each;
+    `few_shot` are numbers of target examples that what answers is tuned on afterwards, `draws` times each;
     `seeds` is how often all is done. Every strategy has its folder in `out`.
     """
     _check_one_process()
@@ -169,7 +169,7 @@ def _tables(
                 trainings.append({**labels, **run.summary, "folder": str(folder.relative_to(out))})
                 curves.append((labels, run.tables["curves"]))
                 for language, student in served.items():
-                    target = Target(language, student, work.corpora.targets[language], change, run.config)
+                    target = Target(language, strategy, student, work.corpora.targets[language], change, run.config)
                     found = score_target(work, target, few_shot, folder / "scores" / language, seed)
                     scores.append(({**labels, "language": language}, found))
     import pandas as pd

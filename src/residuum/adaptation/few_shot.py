@@ -1,4 +1,4 @@
-"""The second stage: the target student with what was learnt, asked in its language, then tuned on a few examples."""
+"""The second stage: the student that answers, with what was learnt, is asked, then tuned on a few examples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residuum.adaptation.changes import Applied, Change, applied, save_change
+from residuum.adaptation.changes import Applied, Change, applied
 from residuum.adaptation.corpora import TargetParts
-from residuum.adaptation.folders import is_saved, write_record
-from residuum.adaptation.parts import learn_only
+from residuum.adaptation.folders import is_saved, save_adapted
+from residuum.adaptation.parts import learn_only, learn_over_frozen
+from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student, logits_of
 from residuum.adaptation.zero_shot import Work
 from residuum.corpus import Corpus
@@ -33,7 +34,7 @@ class FewShot:
 
     sizes: tuple[int, ...] = ()
     draws: int = 3
-    save: bool = False  # whether what the target student became is written too
+    save: bool = False  # whether what the student became is written too
 
     def __post_init__(self) -> None:
         if self.draws < 1 or min(self.sizes, default=1) < 1 or len(set(self.sizes)) < len(self.sizes):
@@ -50,9 +51,13 @@ class FewShot:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A target student, the parts of its language, and what was learnt for it from the source language."""
+    """The student that answers in a language, the parts of that language, and what was learnt from the source language.
+
+    It is the target student, but of `full-source` the source student: no other has learnt the task.
+    """
 
     language: str
+    strategy: Strategy
     student: Student
     parts: TargetParts
     change: Change
@@ -60,7 +65,7 @@ class Target:
 
 
 def score_target(work: Work, target: Target, few_shot: FewShot, out: Path, seed: int) -> pd.DataFrame:
-    """Score the target student with the change in it as it is (k = 0), and after k examples of each draw.
+    """Score the student with the change in it as it is (k = 0), and after k examples of each draw.
 
     For each k and draw the student begins anew. The columns are k, draw, part, metric and value.
     """
@@ -100,11 +105,11 @@ def _scored(
     parts = target.parts.scored
     with applied(network, target.change) as there:
         if k:
-            _tune(work, target.student, there, drawn(target.parts.pool, k, seed, draw), out, config, seed + draw)
+            _tune(work, target, there, drawn(target.parts.pool, k, seed, draw), out, config, seed + draw)
             parts = {"test": target.parts.test} if target.parts.pool_is_dev else parts
         if save:
-            save_change(out, there.current())
-            write_record(out, config["strategy"], target.student, {target.language: target.student.path})
+            student, served = target.student, {target.language: target.student.path}
+            save_adapted(out, target.strategy, student, network, there.current(), served)
         scores = _frame(target.student, network, parts, k, draw)
     write_run(out, Run(COMMAND, config, tables={"scores": scores}))
     discard_checkpoints(out)
@@ -112,10 +117,14 @@ def _scored(
 
 
 def _tune(
-    work: Work, student: Student, there: Applied, examples: Corpus, out: Path, config: dict[str, Any], seed: int
+    work: Work, target: Target, there: Applied, examples: Corpus, out: Path, config: dict[str, Any], seed: int
 ) -> None:
     """Train what the strategy changed, and only that, on a few examples; the last weights are taken."""
-    learn_only(there.network, there.changed)
+    if target.strategy.family == "freeze":
+        learn_over_frozen(there.network, there.layers)
+    else:
+        learn_only(there.network, there.changed)
+    student = target.student
     part = student.encoded(examples)
     reader = logits_of(there.network)
     learn(

@@ -61,6 +61,13 @@ def learn_only(network: PreTrainedModel, parameters: Iterable[nn.Parameter]) -> 
     network.train()
 
 
+def learn_over_frozen(network: PreTrainedModel, added: Iterable[nn.Module]) -> None:
+    """Freeze a network but for its head and modules that were added to it; what is frozen has no dropout either."""
+    network.requires_grad_(False).eval()
+    for part in (*added, *head_modules(network).values()):
+        part.requires_grad_(True).train()
+
+
 def share(own: PreTrainedModel, other: PreTrainedModel, names: Iterable[str]) -> None:
     """Put one network's parameters of these names into another, so that both have the very same."""
     there = dict(other.named_parameters())

@@ -17,9 +17,9 @@ from residuum.adaptation.changes import Change, tensors_of
 from residuum.adaptation.parts import (
     bias_parameters,
     body_parameters,
-    head_modules,
     head_parameters,
     learn_only,
+    learn_over_frozen,
     new_blocks,
     share,
 )
@@ -69,12 +69,10 @@ def _everything(network: PreTrainedModel) -> Plan:
 
 def _new_layers(network: PreTrainedModel, count: int, seed: int) -> Plan:
     """FREEZE: the head and new random layers over a frozen student, which has no dropout either."""
-    network.requires_grad_(False).eval()
     blocks = new_blocks(network, count, seed).to(next(network.parameters()).device)
     if count:
         add_layers(network, list(blocks))
-    for part in (blocks, *head_modules(network).values()):
-        part.requires_grad_(True).train()
+    learn_over_frozen(network, blocks)
     names = list(head_parameters(network))
     return Plan(
         {"model": network}, [network], lambda: Change(values=_values(network, names), layers=tensors_of(blocks))
