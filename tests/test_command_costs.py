@@ -14,7 +14,7 @@ from residuum.samples import sample_text
 from teachers import save_teacher, write_texts
 from tiny import TEXT, save_model
 
-QUICK = {"verify", "import", "export", "predict", "report", "sample", "correlate"}
+QUICK = {"verify", "export", "predict", "report", "sample", "correlate"}
 """Commands that read or write little; all others are long."""
 CHOOSING = {
     "compare", "diff", "probe", "rank", "ablate", "describe", "probe-languages", "transfer", "evaluate retrieval"
@@ -88,6 +88,7 @@ def pretraining(root):
 
 CALLS = {
     "extract": "extract {w}/bert {w}/en.conllu",
+    "import": "import {w}/store.npz",
     "compare": "compare {w}/store --measures cka --workers 1",
     "diff of models": "diff {w}/bert again={w}/bert --corpus {w}/en.conllu --tasks upos --workers 1 --groups 2",
     "diff of a store": "diff {w}/store again={w}/store --corpus {w}/en.conllu --tasks upos --workers 1 --groups 2",

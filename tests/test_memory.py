@@ -14,6 +14,7 @@ import transformers as hf
 
 from made_stores import made_store
 from residuum.activations.correlation import clustering_bytes
+from residuum.activations.exchange import export_activations
 from residuum.activations.store import ActivationStore
 from tiny import build_tokenizer
 
@@ -30,6 +31,8 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 import numpy as np, pandas, scipy.cluster.hierarchy, scipy.linalg, sklearn, torch
+import h5py, pyarrow.ipc
+from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.store import ActivationStore
 from residuum.comparison.comparing import compare
 from residuum.errors import MemoryLimitError
@@ -45,11 +48,12 @@ torch.ones(600, 600) @ torch.ones(600, 600)
 scipy.linalg.eigh(np.eye(600))
 command, source, room, max_memory = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 kind, place = (resource.RLIMIT_DATA, 5) if command == "retrieval" else (resource.RLIMIT_AS, 0)
-thing = load_model(source) if command == "retrieval" else ActivationStore.open(source)
+opened = {"retrieval": load_model, "import": Path}.get(command, ActivationStore.open)
+thing = opened(source)
 held = int(Path("/proc/self/statm").read_text().split()[place]) * resource.getpagesize()
 resource.setrlimit(kind, (held + room, held + room))  # files that are mapped count as address space, not as data
 settings = {"max_memory": max_memory, "recipe": Recipe(epochs=1)}
-labels = [] if command == "retrieval" else [["AB"[len(w) % 2] for w in words] for words in thing.sentences]
+labels = [] if command in ("retrieval", "import") else [["AB"[len(w) % 2] for w in words] for words in thing.sentences]
 try:
     if command == "compare":
         bound = {"max_memory": None if max_memory >= 1 << 40 else max_memory}
@@ -62,6 +66,12 @@ try:
         found = rank_neurons(
             thing, labels, methods=methods, shares=[0.01], seeds=1, cards=0, penalty="1e-5", **settings
         ).frame
+    elif command == "import":
+        bound = None if max_memory >= 1 << 40 else max_memory
+        found = import_activations(source, sys.argv[6], max_memory=bound).sentences
+    elif command == "export":
+        found = thing.sentences
+        export_activations(thing, sys.argv[6])
     elif command == "redundancy":
         found = redundancy(thing, pictures=0, max_memory=max_memory, progress=False).frame
     else:
@@ -105,8 +115,10 @@ def wide_model(tmp_path_factory):
     return folder
 
 
-def run(command: str, source: Path, room: int, max_memory: int) -> subprocess.CompletedProcess[str]:
-    arguments = [sys.executable, "-c", SCRIPT, command, str(source), str(room), str(max_memory), str(PAIRS)]
+def run(
+    command: str, source: Path, room: int, max_memory: int, out: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    arguments = [sys.executable, "-c", SCRIPT, command, str(source), str(room), str(max_memory), str(PAIRS), str(out)]
     return subprocess.run(arguments, capture_output=True, text=True, env={"OMP_NUM_THREADS": "1", "HOME": "/tmp"})
 
 
@@ -149,6 +161,31 @@ def test_rankings_by_sampled_words_keep_within_their_memory_or_say_what_they_nee
     assert "refused: The step 'gaussian ranking' of 1,000 sampled words × 6,144 neurons" in refused.stderr
     without = run("rank by sample", store.path, room, UNBOUND)
     assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["npz", "hdf5", "arrow"])
+def test_an_import_keeps_within_its_memory(suffix, store, tmp_path):
+    file, room = export_activations(store, tmp_path / f"wide.{suffix}"), FEATURES // 2
+    kept = run("import", file, room, FEATURES // 4, tmp_path / "kept")
+    assert kept.returncode == 0, kept.stderr
+    assert int(kept.stdout) == WORDS // 10
+    without = run("import", file, room, UNBOUND, tmp_path / "without")
+    assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
+def test_an_array_that_is_read_whole_is_refused_where_it_does_not_fit(store, tmp_path):
+    with np.load(store.path.with_suffix(".npz")) as file:
+        np.savez(tmp_path / "odd.npz", **{**file, "activations": np.asfortranarray(file["activations"])})
+    refused = run("import", tmp_path / "odd.npz", FEATURES, FEATURES, tmp_path / "out")
+    assert "refused: The step 'import' of odd.npz: 12 layers of 512 neurons needs" in refused.stderr
+
+
+@pytest.mark.slow
+def test_an_export_holds_little_of_a_store(store, tmp_path):
+    kept = run("export", store.path, FEATURES // 2, UNBOUND, tmp_path / "out.npz")
+    assert kept.returncode == 0, kept.stderr
 
 
 @pytest.mark.slow

@@ -67,6 +67,7 @@ _HOMES = {
     "from_module": "residuum.models",
     "from_transformers": "residuum.models",
     "import_activations": "residuum.activations.exchange",
+    "import_cost": "residuum.activations.exchange",
     "languages_cost": "residuum.probes.costs",
     "load_adapted": "residuum.adaptation",
     "load_model": "residuum.models",
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from residuum.ablation import ablated
     from residuum.activations.correlation import cluster_neurons
     from residuum.activations.costs import extract_cost
-    from residuum.activations.exchange import export_activations, import_activations
+    from residuum.activations.exchange import export_activations, import_activations, import_cost
     from residuum.activations.extraction import extract
     from residuum.activations.means import neuron_means
     from residuum.activations.store import ActivationStore, open_store

@@ -6,10 +6,13 @@ import h5py
 import numpy as np
 import pytest
 
-from residuum.activations.exchange import export_activations, import_activations
+from residuum.activations import foreign
+from residuum.activations.exchange import export_activations, import_activations, import_cost
 from residuum.activations.extraction import extract
+from residuum.activations.foreign import read_foreign
+from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
-from residuum.errors import SettingError, StoreError
+from residuum.errors import MemoryLimitError, SettingError, StoreError
 from residuum.models import load_model
 
 SENTENCES = [["the", "fox"], ["a", "small", "dog"], ["the", "fox"], ["größer"]]
@@ -28,6 +31,57 @@ def test_what_is_exported_comes_back_unchanged(suffix, store, tmp_path):
     np.testing.assert_allclose(again.array(), store.array(), atol=1e-7)
     assert again.sentences == SENTENCES
     assert again.layers == ([0, 1] if suffix == "hdf5" else [1, 2])
+
+
+def test_an_array_whose_words_are_scattered_is_read_whole_and_comes_back_too(store, tmp_path):
+    arrays = {**np.load(export_activations(store, tmp_path / "rows.npz"))}
+    np.savez(tmp_path / "columns.npz", **arrays | {"activations": np.asfortranarray(arrays["activations"])})
+    np.savez_compressed(tmp_path / "packed.npz", **arrays)
+    for name in ("columns", "packed"):
+        np.testing.assert_array_equal(
+            import_activations(tmp_path / f"{name}.npz", tmp_path / name).array(), store.array()
+        )
+    rows, columns = (read_foreign(tmp_path / f"{name}.npz").held for name in ("rows", "columns"))
+    assert (rows, columns) == (16 * 3 * 2 * 16, 16 * 8 * 2 * 16), "the longest sentence, and all words"
+
+
+def test_an_export_is_what_numpy_writes(store, tmp_path):
+    with np.load(export_activations(store, tmp_path / "out.npz")) as file:
+        np.testing.assert_array_equal(file["activations"], store.array())
+        assert file["sentence"].tolist() == [0, 0, 1, 1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("suffix", ["hdf5", "json", "npz", "arrow"])
+def test_shards_are_made_to_fit_the_memory_and_what_cannot_be_is_refused(suffix, store, tmp_path):
+    file = export_activations(store, tmp_path / f"out.{suffix}")
+    word, held = 8 * 2 * 16, read_foreign(file).held
+    small = import_activations(file, tmp_path / "small", max_memory=held + 3 * word)
+    assert [shard.rows for shard in small.manifest.shards] == [2, 3, 3]
+    np.testing.assert_allclose(small.array(), store.array(), atol=1e-7)
+    said = rf"^The step 'import' of out.{suffix}: 2 layers of 16 neurons needs .+ --max-memory allows .+smaller pieces"
+    with pytest.raises(MemoryLimitError, match=said):
+        import_activations(file, tmp_path / "none", max_memory=held + 2 * word)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("suffix", ["hdf5", "json", "npz", "arrow"])
+def test_an_import_is_estimated_by_its_first_sentences(suffix, store, tmp_path, monkeypatch):
+    file = export_activations(store, tmp_path / f"out.{suffix}")
+    monkeypatch.setattr(foreign, "HEAD", file.stat().st_size * 3 // 4)
+    words, activations = import_cost(file).steps
+    assert words.seconds > 0 < activations.seconds
+    assert activations.disk == pytest.approx(4 * 8 * 2 * 16, rel=0.1 if suffix == "json" else 0)
+    assert activations.memory == read_foreign(file).held + 4096 * 8 * 2 * 16
+
+
+def test_an_archive_that_is_damaged_at_its_end_makes_no_whole_store(store, tmp_path):
+    file = export_activations(store, tmp_path / "out.npz")
+    data, last = file.read_bytes(), store.array()[-1, -1, -1].tobytes()
+    file.write_bytes(data.replace(last, np.float32(7).tobytes()))
+    with pytest.raises(StoreError, match=r"Bad CRC.+damaged or of another kind"):
+        import_activations(file, tmp_path / "again")
+    with pytest.raises(StoreError):
+        ActivationStore.open(tmp_path / "again")
 
 
 def test_hdf5_has_the_layout_of_neurox(store, tmp_path):

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import tempfile
+import time
+import zipfile
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from residuum.activations.foreign import ARROW, FORMATS, HDF5, Foreign, import_h5py, known_suffix, read_foreign
-from residuum.activations.manifests import Manifest, plan_shards
-from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint
+from residuum.activations.foreign import (
+    ARROW,
+    FORMATS,
+    HDF5,
+    Foreign,
+    foreign_head,
+    import_h5py,
+    known_suffix,
+    read_foreign,
+)
+from residuum.activations.manifests import Manifest, Shard, plan_shards
+from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint, write_shard
+from residuum.costs import Cost, Step, within
 from residuum.environment import environment
 from residuum.errors import SettingError, StoreError
 from residuum.files import checksum, lone_file
@@ -21,24 +35,33 @@ from residuum.remote import local_path
 if TYPE_CHECKING:
     from residuum.corpus import Corpus
 
+SHARD_WORDS = 4096
+TRIED_BYTES = 100_000_000
+"""Of activations that are read and written to know how long all take."""
+_SMALLER = "Allow more, or write it in smaller pieces (sentences, record batches; of npz words one after the other)"
+
 
 def import_activations(
     source: str | Path,
     out: str | Path,
     *,
     corpus: Corpus | None = None,
-    shard_words: int = 4096,
+    shard_words: int = SHARD_WORDS,
+    max_memory: int | None = None,
     fresh: bool = False,
 ) -> ActivationStore:
     """Turn a NeuroX `.hdf5` or `.json`, an `.npz` or an Arrow file into a store.
 
-    Give the `corpus` where the file does not tell words apart; every sentence's length is checked against it.
+    Give the `corpus` where the file does not tell words apart; every sentence's length is checked against it. Shards
+    have about `shard_words` words, or fewer where `max_memory` bytes hold no more.
     """
-    source = Path(source)
-    if not source.is_file():
-        raise StoreError(f"{source} does not exist; expected a file of activations ({', '.join(FORMATS)}).")
+    source = _existing(source)
     foreign = read_foreign(source)
     words = _words(foreign, corpus, source)
+    longest = max(len(record["words"]) for record in words)  # which is a shard of its own where memory is short
+    least = Step("import", 0.0, memory=foreign.held + longest * _row_bytes(foreign))
+    within(Cost(_what(source, foreign), (least,)), max_memory, _SMALLER)
+    shard_words = _shard_words(foreign, shard_words, max_memory)
     writer = StoreWriter(Path(out), _manifest(source, foreign, words, corpus, shard_words), words, fresh=fresh)
     _copy(foreign, writer, [len(record["words"]) for record in words], source)
     return ActivationStore.open(out)
@@ -62,6 +85,57 @@ def export_activations(store: ActivationStore, target: str | Path) -> Path:
     with lone_file(target) as temporary:
         writers[target.suffix](store, temporary)
     return target
+
+
+def import_cost(source: str | Path, *, shard_words: int = SHARD_WORDS, max_memory: int | None = None) -> Cost:
+    """What `import_activations` would take: some sentences are read and written, and nothing is kept."""
+    source = _existing(source)
+    start = time.perf_counter()
+    foreign, share = foreign_head(source)
+    reading = (time.perf_counter() - start) / share
+    n_words = sum(len(words or ()) for words in foreign.words) / share
+    rows, seconds = _tried(foreign, max(1, min(TRIED_BYTES, max_memory or TRIED_BYTES) // _row_bytes(foreign)))
+    neurons = len(foreign.layers) * foreign.hidden
+    held = foreign.held + _row_bytes(foreign) * _shard_words(foreign, shard_words, max_memory)
+    n_words = n_words or max(rows, source.stat().st_size / (4 * neurons))  # HDF5 whose words only a corpus tells
+    copying = Step("activations", seconds * n_words / max(1, rows), memory=held, disk=int(4 * n_words * neurons))
+    return Cost(_what(source, foreign), (Step("words", reading), copying))
+
+
+def _existing(source: str | Path) -> Path:
+    source = Path(source)
+    if not source.is_file():
+        raise StoreError(f"{source} does not exist; expected a file of activations ({', '.join(FORMATS)}).")
+    return source
+
+
+def _what(source: Path, foreign: Foreign) -> str:
+    return f"{source.name}: {len(foreign.layers)} layers of {foreign.hidden:,} neurons"
+
+
+def _row_bytes(foreign: Foreign) -> int:
+    """A word of a shard, as it waits and as it is written."""
+    return 8 * len(foreign.layers) * foreign.hidden
+
+
+def _shard_words(foreign: Foreign, wanted: int, max_memory: int | None) -> int:
+    """The words of a shard: as wanted, or as many as the memory holds."""
+    if max_memory is None:
+        return wanted
+    return max(1, min(wanted, (max_memory - foreign.held) // _row_bytes(foreign)))
+
+
+def _tried(foreign: Foreign, n_rows: int) -> tuple[int, float]:
+    """How many rows of the first sentences were read and written, and how long that took."""
+    start, rows, blocks = time.perf_counter(), 0, []
+    for block in foreign.stream():
+        blocks.append(block)
+        rows += len(block)
+        if rows >= n_rows:
+            break
+    with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+        write_shard(Path(folder), 0, Shard(0, len(blocks)), _tensors(foreign, blocks, rows))
+    return rows, time.perf_counter() - start
 
 
 def _words(foreign: Foreign, corpus: Corpus | None, source: Path) -> list[dict[str, Any]]:
@@ -103,27 +177,44 @@ def _manifest(
 
 
 def _copy(foreign: Foreign, writer: StoreWriter, lengths: list[int], source: Path) -> None:
-    import torch
-
     stream = foreign.stream()
     for index, shard in enumerate(writer.manifest.shards):
-        blocks = []
-        for i in range(shard.first, shard.stop):
-            block = next(stream, None)
-            if block is None:
-                raise StoreError(f"{source} ends before sentence {i + 1}; it has changed while it was read.")
-            expected = (lengths[i], len(foreign.layers), foreign.hidden)
-            if block.shape != expected:
-                raise StoreError(f"Sentence {i + 1} of {source} has shape {block.shape} instead of {expected}.")
-            blocks.append(block)
+        rows = sum(lengths[shard.first : shard.stop])
+        blocks = (_next(stream, i, (lengths[i], *_shape(foreign)), source) for i in range(shard.first, shard.stop))
         if shard.written:
+            deque(blocks, maxlen=0)
             continue
-        rows = np.concatenate(blocks)
-        tensors = {
-            f"layer-{layer}": torch.from_numpy(np.ascontiguousarray(rows[:, k], dtype=np.float32))
-            for k, layer in enumerate(foreign.layers)
-        }
-        writer.write(index, tensors, rows=len(rows))
+        tensors = _tensors(foreign, blocks, rows)
+        if shard.stop == len(lengths) and next(stream, None) is not None:  # some formats are checked at their end
+            raise StoreError(f"{source} has more than {shard.stop} sentences; it has changed while it was read.")
+        writer.write(index, tensors, rows=rows)
+
+
+def _shape(foreign: Foreign) -> tuple[int, int]:
+    return len(foreign.layers), foreign.hidden
+
+
+def _next(stream: Iterator[np.ndarray], i: int, expected: tuple[int, int, int], source: Path) -> np.ndarray:
+    """The activations of sentence i."""
+    block = next(stream, None)
+    if block is None:
+        raise StoreError(f"{source} ends before sentence {i + 1}; it has changed while it was read.")
+    if block.shape != expected:
+        raise StoreError(f"Sentence {i + 1} of {source} has shape {block.shape} instead of {expected}.")
+    return block
+
+
+def _tensors(foreign: Foreign, blocks: Iterable[np.ndarray], rows: int) -> dict[str, Any]:
+    """The layers of some sentences, filled one by one, so that they are never there twice."""
+    import torch
+
+    layers = [torch.empty(rows, foreign.hidden) for _ in foreign.layers]
+    row = 0
+    for block in blocks:
+        for k, layer in enumerate(layers):
+            layer.numpy()[row : row + len(block)] = block[:, k]
+        row += len(block)
+    return {f"layer-{number}": layer for number, layer in zip(foreign.layers, layers, strict=True)}
 
 
 def _sentences(store: ActivationStore) -> Iterator[tuple[int, list[str], Float[np.ndarray, "word layer hidden"]]]:
@@ -168,15 +259,22 @@ def _write_json(store: ActivationStore, path: Path) -> None:
 
 
 def _write_npz(store: ActivationStore, path: Path) -> None:
+    """What numpy.savez writes, of which the activations are never in memory at once."""
     places, texts = store.row_words, store.sentences
-    with path.open("wb") as file:
-        np.savez(
-            file,
-            activations=store.array(),
-            layers=np.array(store.layers),
-            sentence=places[:, 0],
-            word=np.array([texts[s][w] for s, w in places.tolist()]),
-        )
+    arrays = {
+        "layers": np.array(store.layers),
+        "sentence": places[:, 0],
+        "word": np.array([texts[s][w] for s, w in places.tolist()]),
+    }
+    shape = (store.n_rows, len(store.layers), store.widths[0])
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open("activations.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_2_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+            for block in store.batches():
+                file.write(np.ascontiguousarray(block, "<f4").data)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
 
 
 def _write_arrow(store: ActivationStore, path: Path) -> None:

@@ -1,20 +1,22 @@
 """Activations that other programs wrote: NeuroX HDF5 and JSON lines, npz, Arrow; checked as they are read.
 
-All but npz (read whole) stream sentence by sentence, so that size does not matter.
+All stream sentence by sentence (Arrow by record batch), so that size does not matter; an npz array whose words do not
+lie one after the other is read whole.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -27,6 +29,10 @@ HDF5 = (".hdf5", ".h5")
 FORMATS = (*HDF5, ".json", ".npz", *ARROW)
 MOST_GAPS = 1_000_000
 """Sentences without words beyond which a file's numbers of sentences are not believed."""
+HEAD = 4_000_000
+"""Characters of JSON lines that tell what the others are like."""
+READ_BYTES, PARSED_BYTES = 16, 80
+"""What a number takes while it is read: as raw bytes, as it was written and as float32; of JSON as text and object."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class Foreign:
     words: list[list[str] | None]  # None: the file does not say, a corpus must
     layers: list[int]
     hidden: int
+    held: int  # bytes that reading the largest piece takes: a sentence, a record batch, or all
     stream: Callable[[], Iterator[Float[np.ndarray, "word layer hidden"]]]
 
 
@@ -49,12 +56,26 @@ def read_foreign(path: Path) -> Foreign:
         **dict.fromkeys(ARROW, _read_arrow),
     }
     with _clear_errors(path):
-        found = readers[path.suffix](path)
+        return _checked(path, readers[path.suffix](path))
+
+
+def foreign_head(path: Path) -> tuple[Foreign, float]:
+    """As much of a file as tells what reading it takes, and which share of it that is: of JSON lines the first."""
+    if path.suffix != ".json":
+        return read_foreign(path), 1.0
+    with _clear_errors(path):
+        found = _checked(path, _read_json(path, HEAD))
+    with path.open("rb") as lines:
+        read = sum(map(len, islice(lines, len(found.words))))
+    return found, read / path.stat().st_size
+
+
+def _checked(path: Path, found: Foreign) -> Foreign:
     ascend = all(isinstance(b, int) and a < b for a, b in pairwise([-1, *found.layers]))
     if not found.layers or not ascend or found.hidden < 1:
         shown = f"layers {str(found.layers)[:60]} of {found.hidden} neurons"
         raise StoreError(f"{path} has {shown}; expected layers that ascend from 0 on, of one neuron or more.")
-    return Foreign(found.words, found.layers, found.hidden, lambda: _clear_stream(path, found.stream))
+    return replace(found, stream=lambda: _clear_stream(path, found.stream))
 
 
 def known_suffix(path: Path) -> None:
@@ -117,7 +138,8 @@ def _read_hdf5(path: Path) -> Foreign:
 
     words = [texts.get(k, "").split(" ") for k in keys]
     known = [w if len(w) == shapes[k][1] else None for w, k in zip(words, keys, strict=True)]
-    return Foreign(known, list(range(n_layers)), hidden, stream)
+    held = READ_BYTES * max(math.prod(shape) for shape in shapes.values())
+    return Foreign(known, list(range(n_layers)), hidden, held, stream)
 
 
 def _shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -147,9 +169,10 @@ def _neurox_sentences(file: Any) -> dict[str, str]:
     return {str(index): re.sub(r" \(Occurrence \d+\)$", "", sentence) for sentence, index in table.items()}
 
 
-def _read_json(path: Path) -> Foreign:
+def _read_json(path: Path, most: int | None = None) -> Foreign:
+    """All lines, or the first ones, of about so many characters."""
     words, layers, hidden = [], [], 0
-    for number, features in _json_lines(path):
+    for number, features in _json_lines(path, most):
         words.append([_token(path, number, feature["token"]) for feature in features])
         if features and not hidden:
             layers = [layer["index"] for layer in features[0]["layers"]]
@@ -158,12 +181,13 @@ def _read_json(path: Path) -> Foreign:
         raise StoreError(f"{path} holds no activations.")
 
     def stream() -> Iterator[np.ndarray]:
-        for number, features in _json_lines(path):
+        for number, features in _json_lines(path, most):
             values = [[layer["values"] for layer in feature["layers"]] for feature in features]
             found = np.array(values, dtype=np.float64).reshape(len(values), len(layers), hidden)
             yield _finite(path, f"line {number}", found)
 
-    return Foreign(words, layers, hidden, stream)
+    held = PARSED_BYTES * max(map(len, words)) * len(layers) * hidden
+    return Foreign(words, layers, hidden, held, stream)
 
 
 def _token(path: Path, number: int, token: object) -> str:
@@ -176,9 +200,13 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, list[Any]]]:
+def _json_lines(path: Path, most: int | None = None) -> Iterator[tuple[int, list[Any]]]:
+    read = 0
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
+            read += len(line)
+            if most is not None and read > most and number > 1:
+                return
             try:
                 features = json.loads(line)["features"]
                 for feature in features:
@@ -192,28 +220,68 @@ def _json_lines(path: Path) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _read_npz(path: Path) -> Foreign:
-    wanted = ("activations", "layers", "sentence", "word")
     _check_unpacked(path)
     try:
         # opened here, because numpy leaves a file open that turns out to be no archive
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            activations, layers, sentence, word = (file[key] for key in wanted)
+            layers, sentence, word = (file[key] for key in ("layers", "sentence", "word"))
+        array = _npy_outline(path)
     except KeyError as error:
         raise StoreError(
             f"{path} cannot be read ({error}); expected arrays 'activations' (words × layers × hidden), 'layers', "
             "'sentence' and 'word' (one per word)."
         ) from None
-    _check_arrays(path, activations, layers, sentence, word)
+    _check_arrays(path, array.shape, layers, sentence, word)
     stops = np.searchsorted(sentence, np.arange(sentence[-1] + 1), side="right")
     bounds = list(pairwise([0, *stops.tolist()]))
-    values = _finite(path, "activations", activations)
-
-    def stream() -> Iterator[np.ndarray]:
-        for start, stop in bounds:
-            yield values[start:stop]
-
+    longest = max(stop - start for start, stop in bounds) if array.by_words else len(sentence)
     words = [[str(w) for w in word[start:stop]] for start, stop in bounds]
-    return Foreign(list(words), layers.tolist(), activations.shape[2], stream)
+    held = READ_BYTES * longest * math.prod(array.shape[1:])
+    rows = _npz_rows if array.by_words else _npz_whole
+    return Foreign(list(words), layers.tolist(), array.shape[2], held, lambda: rows(path, bounds))
+
+
+@dataclass(frozen=True)
+class _ArrayOutline:
+    """What the head of an array says: whether its words lie one after the other, and of which numbers they are."""
+
+    shape: tuple[int, ...]
+    by_words: bool
+    dtype: np.dtype
+
+
+def _npy_outline(path: Path) -> _ArrayOutline:
+    with zipfile.ZipFile(path) as archive, archive.open("activations.npy") as file:
+        found = _npy_head(file)
+        size = archive.getinfo("activations.npy").file_size - file.tell()
+    if math.prod(found.shape) * found.dtype.itemsize != size:
+        raise ValueError(f"{size:,} bytes are no array of shape {found.shape} of {found.dtype}")
+    return found
+
+
+def _npy_head(file: IO[bytes]) -> _ArrayOutline:
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    shape, fortran, dtype = readers[version](file)
+    return _ArrayOutline(shape, not fortran, dtype)
+
+
+def _npz_rows(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """Sentence by sentence, as they lie in the file."""
+    with zipfile.ZipFile(path) as archive, archive.open("activations.npy") as file:
+        head = _npy_head(file)
+        for start, stop in bounds:
+            shape = (stop - start, *head.shape[1:])
+            values = np.frombuffer(file.read(math.prod(shape) * head.dtype.itemsize), head.dtype)
+            yield _finite(path, "activations", values.reshape(shape))
+        file.read(1)  # at its end the archive compares the checksum
+
+
+def _npz_whole(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        values = _finite(path, "activations", file["activations"])
+    for start, stop in bounds:
+        yield values[start:stop]
 
 
 def _check_unpacked(path: Path) -> None:
@@ -227,12 +295,12 @@ def _check_unpacked(path: Path) -> None:
         )
 
 
-def _check_arrays(path: Path, activations: Any, layers: Any, sentence: Any, word: Any) -> None:
+def _check_arrays(path: Path, shape: tuple[int, ...], layers: Any, sentence: Any, word: Any) -> None:
     """The four arrays fit each other, and sentences are numbered from 0 on."""
-    shapes = f"{activations.shape}, {layers.shape}, {sentence.shape} and {word.shape}"
-    if activations.ndim != 3 or not len(activations) or layers.shape != activations.shape[1:2]:
+    shapes = f"{shape}, {layers.shape}, {sentence.shape} and {word.shape}"
+    if len(shape) != 3 or not shape[0] or layers.shape != shape[1:2]:
         raise StoreError(f"{path} has arrays of shape {shapes}; expected words × layers × hidden, and layers.")
-    if sentence.shape != word.shape or sentence.shape != activations.shape[:1] or word.dtype.kind != "U":
+    if sentence.shape != word.shape or sentence.shape != shape[:1] or word.dtype.kind != "U":
         raise StoreError(f"{path} has arrays of shape {shapes}; expected a sentence and a word (text) for each row.")
     numbered = sentence.dtype.kind in "iu" and layers.dtype.kind in "iu"
     if not numbered or sentence[0] < 0 or (np.diff(sentence) < 0).any() or sentence[-1] > len(sentence) + MOST_GAPS:
@@ -252,26 +320,38 @@ def _read_arrow(path: Path) -> Foreign:
         found = f"layers of {sorted(sizes)} neurons and words of type {schema.field('word').type}"
         raise StoreError(f"{path} has {found}; expected lists of one size, and text.")
 
-    def stream() -> Iterator[np.ndarray]:
-        for _, _, block in _arrow_sentences(path, columns):
-            yield _finite(path, "layers", block)
+    words, largest = [], 0
+    for batch in _arrow_batches(path, ["sentence", "word"]):
+        largest = max(largest, batch.num_rows)
+        tokens = [_token(path, len(words), word) for word in batch["word"].to_pylist()]
+        words += [tokens[start:stop] for start, stop in _sentence_bounds(batch)]
+    hidden = sizes.pop()
+    held = READ_BYTES * largest * len(columns) * hidden
+    return Foreign(words, [int(c[6:]) for c in columns], hidden, held, lambda: _arrow_sentences(path, columns))
 
-    words = [list(w) for _, w, _ in _arrow_sentences(path, [])]
-    return Foreign(list(words), [int(c[6:]) for c in columns], sizes.pop(), stream)
 
-
-def _arrow_sentences(path: Path, columns: list[str]) -> Iterator[tuple[int, list[str], np.ndarray]]:
+def _arrow_sentences(path: Path, columns: list[str]) -> Iterator[np.ndarray]:
     """Sentences of an Arrow file; a sentence lies whole in one record batch."""
+    for batch in _arrow_batches(path, ["sentence", *columns]):
+        layers = [batch[c].flatten().to_numpy().reshape(batch.num_rows, -1) for c in columns]
+        for start, stop in _sentence_bounds(batch):
+            yield _finite(path, "layers", np.stack([layer[start:stop] for layer in layers], axis=1))
+
+
+def _arrow_batches(path: Path, columns: list[str]) -> Iterator[Any]:
+    """The record batches of a file, of which only some columns are read."""
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as file:
+        wanted = [file.schema.get_field_index(name) for name in columns]
+    options = pa.ipc.IpcReadOptions(included_fields=wanted)
+    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source, options=options) as file:
         for i in range(file.num_record_batches):
             batch = file.get_batch(i)
             batch.validate(full=True)
-            sentence = batch["sentence"].to_numpy()
-            words = [_token(path, i, word) for word in batch["word"].to_pylist()]
-            layers = [batch[c].flatten().to_numpy().reshape(len(sentence), -1) for c in columns]
-            block = np.stack(layers, axis=1) if layers else np.zeros((len(sentence), 0, 0), dtype=np.float32)
-            bounds = [0, *(np.flatnonzero(np.diff(sentence)) + 1).tolist(), len(sentence)]
-            for start, stop in pairwise(bounds):
-                yield int(sentence[start]), words[start:stop], block[start:stop]
+            yield batch
+
+
+def _sentence_bounds(batch: Any) -> list[tuple[int, int]]:
+    sentence = batch["sentence"].to_numpy()
+    return list(pairwise([0, *(np.flatnonzero(np.diff(sentence)) + 1).tolist(), len(sentence)]))

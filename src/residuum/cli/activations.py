@@ -117,14 +117,22 @@ def import_(
     corpus: Annotated[str | None, typer.Option(help="The corpus whose words the activations belong to.")] = None,
     format: Format = None,
     split: Split = None,
+    max_memory: Annotated[
+        float | None, typer.Option(help="Gigabytes that may be held: shards are made to fit, or it is refused.")
+    ] = None,
+    estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Turn activations that another program wrote into a store."""
-    from residuum.activations.exchange import import_activations
+    from residuum.activations.exchange import import_activations, import_cost
     from residuum.corpus import read_corpus
 
+    room = None if max_memory is None else int(max_memory * 1e9)
+    if estimate:
+        typer.echo(str(import_cost(source, max_memory=room)))
+        return
     sentences = None if corpus is None else read_corpus(corpus, format=format, split=split)
-    store = import_activations(source, out, corpus=sentences, fresh=fresh)
+    store = import_activations(source, out, corpus=sentences, max_memory=room, fresh=fresh)
     typer.echo(f"{store.n_rows:,} words × {len(store.layers)} layers of {store.name} are in {out}.")
 
 
