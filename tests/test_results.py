@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from residuum.errors import StoreError
-from residuum.results import Run, finished_run, read_run, write_run
+from residuum.errors import OtherRunError, StoreError
+from residuum.results import Run, finished_run, read_config, read_run, without_places, write_config, write_run
 
 RUN = Run(
     command="compare",
@@ -35,6 +35,34 @@ def test_the_same_run_is_found_and_another_is_refused(tmp_path):
     with pytest.raises(StoreError, match="holds a run of `compare`"):
         finished_run(tmp_path, "probe", RUN.config)
     assert finished_run(tmp_path, "compare", RUN.config, fresh=True) is None
+
+
+def test_a_run_is_the_same_wherever_what_it_read_lies(tmp_path):
+    def config(place, files="f1", pair="p1"):
+        student = {"model": f"{place}/student", "files": "f2"}
+        pairs = {"pairs": {"tr-en": [f"{place}/a", f"{place}/b"]}, "pair_fingerprints": {"tr-en": [pair, "p2"]}}
+        return {"model": f"{place}/bert", "files": files, "students": [student], "evaluation": pairs, "seed": 0}
+
+    write_run(tmp_path, Run("finetune", config("/here")))
+    assert finished_run(tmp_path, "finetune", config("/there")) is not None
+    with pytest.raises(OtherRunError, match=r"holds another run \(files f1 → f3\)"):
+        finished_run(tmp_path, "finetune", config("/here", files="f3"))
+    with pytest.raises(OtherRunError, match=r"holds another run \(evaluation .*p1.* → .*p3.*\)"):
+        finished_run(tmp_path, "finetune", config("/here", pair="p3"))
+
+
+@pytest.mark.parametrize("fingerprint", ["", None, {"en": None}, {}, {"en": "f", "tr": ""}])
+def test_what_has_no_fingerprint_is_told_by_its_place(fingerprint):
+    config = {"texts": "owner/name", "fingerprints": fingerprint}
+    assert without_places(config) == config
+    assert without_places({**config, "fingerprints": {"en": "f"}}) == {"fingerprints": {"en": "f"}}
+
+
+def test_what_a_folder_is_of_can_be_known_before_it_is_whole(tmp_path):
+    assert read_config(tmp_path) == {}
+    write_config(tmp_path, "study", {"seed": 1})
+    assert read_config(tmp_path) == {"command": "study", "seed": 1}
+    assert finished_run(tmp_path, "study", {"seed": 1}) is None
 
 
 def test_an_unfinished_run_is_not_there(tmp_path):

@@ -7,6 +7,7 @@ ResiduumError
 │   └── MissingSplitError   a dataset has no part of that name
 ├── ModelError     a model or tokenizer cannot be loaded or used this way
 ├── StoreError     an activation store or a run folder is damaged, missing or of another kind
+│   └── OtherRunError   a folder holds the same kind of run, of other settings, models or data
 └── DataError      the numbers cannot be analysed: NaN, one class, too few words
 
 Every message says what was found, what was expected and what to do.
@@ -39,6 +40,10 @@ class ModelError(ResiduumError):
 
 class StoreError(ResiduumError):
     """An activation store or a run folder is damaged, missing or of another kind."""
+
+
+class OtherRunError(StoreError):
+    """A folder holds a run or activations of other settings, models or data than are asked for."""
 
 
 class DataError(ResiduumError, ValueError):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from residuum.environment import environment
-from residuum.errors import StoreError
+from residuum.errors import OtherRunError, StoreError
 from residuum.files import (
     checksum,
     clear_disk_errors,
@@ -42,6 +42,14 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 VERSION = 1
+PLACES = {
+    "model": "files",
+    "folder": "files",
+    "teacher": "teacher_files",
+    "texts": "fingerprints",
+    "pairs": "pair_fingerprints",
+}
+"""Settings that say where something lies, each with the one beside it that says by a fingerprint what it holds."""
 _AGAIN = "Run its command again with --fresh."
 
 
@@ -82,8 +90,7 @@ def write_run(folder: str | Path, run: Run) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         remove_temporaries(folder)
         (folder / "result.json").unlink(missing_ok=True)
-    with whole_file(folder / "config.yaml") as path:
-        path.write_text(yaml.safe_dump({"command": run.command, **run.config}, sort_keys=False, allow_unicode=True))
+    write_config(folder, run.command, run.config)
     tables = {name: _write_table(folder, name, table) for name, table in run.tables.items()}
     if run.tensors:
         write_tensors(folder / "tensors.safetensors", run.tensors)
@@ -92,6 +99,18 @@ def write_run(folder: str | Path, run: Run) -> Path:
     write_json(folder / "result.json", record)
     release_folder(folder)
     return folder
+
+
+def write_config(folder: Path, command: str, config: Mapping[str, Any]) -> None:
+    """Write what a folder is of; a run of many steps writes it before the first, so that it is known when it stops."""
+    with whole_file(folder / "config.yaml") as path:
+        path.write_text(yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What a folder is of, its `command` among the settings; empty where nothing says so."""
+    path = folder / "config.yaml"
+    return read_yaml(path, StoreError, _AGAIN) if path.exists() else {}
 
 
 @dataclass(frozen=True)
@@ -129,22 +148,36 @@ def read_run(folder: str | Path) -> Run:
 def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *, fresh: bool = False) -> Run | None:
     """The run that is already there, if it is this one; another one is an error, an unfinished one is not there.
 
-    Where there is none, one begins: until `write_run`, other processes that would write to the folder are refused.
+    It is this one wherever its models and data lie, if they hold the same. Where there is none, one begins: until
+    `write_run`, other processes that would write to the folder are refused.
     """
     folder = Path(folder)
     if fresh or not (folder / "result.json").exists():
         _begin(folder)
         return None
     run = read_run(folder)
-    wanted = yaml.safe_load(yaml.safe_dump(dict(config)))
     if run.command != command:
         raise StoreError(f"{folder} holds a run of `{run.command}`; choose another folder or pass --fresh.")
-    changed = [key for key in {**run.config, **wanted} if run.config.get(key) != wanted.get(key)]
-    if changed:
-        found = "; ".join(f"{key} {run.config.get(key)} → {wanted.get(key)}" for key in changed)
-        raise StoreError(f"{folder} holds another run ({found[:300]}); choose another folder or pass --fresh.")
+    wanted = without_places(yaml.safe_load(yaml.safe_dump(dict(config))))
+    if changes := changed_settings(without_places(run.config), wanted):
+        raise OtherRunError(f"{folder} holds another run ({changes}); choose another folder or pass --fresh.")
     _tidy(folder)
     return run
+
+
+def without_places(config: Any) -> Any:
+    """A config without the settings that only say where something lies, beside the fingerprint of what it holds."""
+    if isinstance(config, Mapping):
+        return {
+            key: without_places(value) for key, value in config.items() if not _is_known(config.get(PLACES.get(key)))
+        }
+    return [without_places(value) for value in config] if isinstance(config, list | tuple) else config
+
+
+def changed_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """The settings in which two configs differ, in words; empty where they do not."""
+    changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    return "; ".join(f"{key} {found.get(key)} → {wanted.get(key)}" for key in changed)[:300]
 
 
 @contextmanager
@@ -174,6 +207,13 @@ def finished_step(folder: Path, name: str, compute: Callable[[], Run]) -> Run:
     run = compute()
     write_run(folder / name, run)
     return run
+
+
+def _is_known(fingerprint: Any) -> bool:
+    """Whether there is a fingerprint, of several every one; a name on a hub has none."""
+    if isinstance(fingerprint, Mapping):
+        return bool(fingerprint) and all(map(_is_known, fingerprint.values()))
+    return all(map(_is_known, fingerprint)) if isinstance(fingerprint, list | tuple) else bool(fingerprint)
 
 
 def _begin(folder: Path) -> None:

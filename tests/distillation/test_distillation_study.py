@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from residuum.distillation.distilling import with_fingerprints
 from residuum.errors import SettingError, StoreError
 from residuum.results import Run, write_run
-from residuum.studies.monolingual_students import TABLES, _base, _sources, study_distillation
+from residuum.studies.monolingual_students import TABLES, _base, study_distillation
 from teachers import write_texts
 
 
@@ -31,7 +32,7 @@ def test_every_row_of_a_table_is_distilled_and_compared(values, tmp_path):
 def test_other_texts_in_the_same_files_are_another_study(values, tmp_path):
     config = values(texts=write_texts(tmp_path, "en", "tr"))
     out = tmp_path / "study"
-    identity = {"config": _base(config), "tables": ["4.8"], **_sources(_base(config))}
+    identity = {"config": with_fingerprints(_base(config)), "tables": ["4.8"]}
     write_run(out, Run("study distillation", identity, {}, {}))
     assert study_distillation(config, out, tables=["4.8"], device="cpu").run.summary == {}  # the finished one
     text = Path(next(iter(config["texts"].values())))
@@ -43,10 +44,10 @@ def test_other_texts_in_the_same_files_are_another_study(values, tmp_path):
 def test_another_teacher_in_the_same_folder_is_another_study(values, tmp_path):
     config = values()
     config["teacher"] = str(shutil.copytree(config["teacher"], tmp_path / "teacher"))
-    before = _sources(_base(config))
-    assert before == _sources(_base(config))
+    before = with_fingerprints(_base(config))
+    assert before == with_fingerprints(_base(config))
     (tmp_path / "teacher/config.json").write_text("{}")
-    assert before["teacher"] != _sources(_base(config))["teacher"]
+    assert before["teacher_files"] != with_fingerprints(_base(config))["teacher_files"]
 
 
 def test_a_table_of_another_study_is_named(values, tmp_path):

@@ -1,10 +1,12 @@
 """`distill` from end to end: students that load, curves, exact resumption, several processes, clear refusals."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from residuum.distillation.distilling import _known_print, plan, run_identity
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.distillation.steps import Step
-from residuum.errors import CorpusError, ModelError, SettingError, StoreError
+from residuum.errors import CorpusError, ModelError, OtherRunError, SettingError, StoreError
 from residuum.reports.sections import section
 from residuum.results import read_run
 from teachers import LINES
@@ -301,6 +303,23 @@ def test_another_text_of_the_same_name_is_another_run(values, tmp_path):
     (tmp_path / "en.txt").write_text("\n".join(LINES["tr"] * 5), encoding="utf-8")
     with pytest.raises(StoreError, match="holds another run"):
         distill(config, tmp_path / "out", device="cpu", progress=False)
+
+
+def test_a_teacher_and_texts_that_were_moved_are_the_same_run_and_a_teacher_that_changed_is_another(values, tmp_path):
+    (tmp_path / "en.txt").write_text("\n".join(LINES["en"] * 5), encoding="utf-8")
+    config = values(texts={"en": str(tmp_path / "en.txt")}, preset="hinton")
+    teacher = Path(shutil.copytree(config["teacher"], tmp_path / "teacher"))
+    config["teacher"] = str(teacher)
+    first = distill(config, tmp_path / "out", device="cpu", progress=False)
+    moved = {"teacher": str(teacher.rename(tmp_path / "moved")), "texts": {"en": str(tmp_path / "moved.txt")}}
+    (tmp_path / "en.txt").rename(tmp_path / "moved.txt")
+    again = distill({**config, **moved}, tmp_path / "out", device="cpu", progress=False)
+    assert again.run.environment == first.run.environment
+    assert again.frame.equals(first.frame)
+    settings = tmp_path / "moved" / "config.json"
+    settings.write_text(settings.read_text(encoding="utf-8") + " ", encoding="utf-8")
+    with pytest.raises(OtherRunError, match=r"holds another run \(teacher_files \w+ → \w+\)"):
+        distill({**config, **moved}, tmp_path / "out", device="cpu", progress=False)
 
 
 def test_a_hub_dataset_has_no_fingerprint_and_the_card_says_so():

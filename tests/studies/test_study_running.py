@@ -1,5 +1,6 @@
 """The runner: order, resumption, costs, errors, and the page at the end; with steps that only count."""
 
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +22,12 @@ EXAMPLES = {"train": 8, "dev": 1, "test": 3}
 DATA = Data("letters", learnt=9, tested=3)
 
 
+def text_of(kit):
+    """What the steps of the chain depend on: the only text of the data that is given."""
+    files = sorted(kit.data.root.rglob("*.conllu")) if kit.scale.name != "sample" else []
+    return "".join(file.read_text(encoding="utf-8") for file in files)
+
+
 class Stopped(Exception):
     """What a power cut would be."""
 
@@ -32,7 +39,7 @@ def chain(monkeypatch):
     stop_at: set[str] = set()
 
     def work(name, model, kit):
-        out, config = kit.out / step_name(name, model), {"name": name, "seed": kit.seed}
+        out, config = kit.out / step_name(name, model), {"name": name, "seed": kit.seed, "text": text_of(kit)}
         if run := finished_run(out, "compare of a test", config, fresh=kit.fresh):
             return run
         if name in stop_at:
@@ -197,6 +204,71 @@ def test_a_folder_of_another_study_is_not_written_over(chain, tmp_path):
     study("similarity", tmp_path / "out")
     with pytest.raises(StoreError, match=r"holds another run .*; seed 0 → 1"):
         study("similarity", tmp_path / "out", seed=1)
+
+
+@pytest.fixture
+def given(tmp_path):
+    """The settings of a study on a model and data of one's own."""
+    (tmp_path / "data/treebanks/UD_English-EWT").mkdir(parents=True)
+    (tmp_path / "data/treebanks/UD_English-EWT/en-dev.conllu").write_text("one", encoding="utf-8")
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder/config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
+    return {"scale": "small", "models": tmp_path / "encoder", "data": tmp_path / "data"}
+
+
+def change_text(data):
+    (data / "treebanks/UD_English-EWT/en-dev.conllu").write_text("two", encoding="utf-8")
+
+
+def test_a_study_goes_on_where_its_data_and_its_model_were_moved(chain, given, tmp_path):
+    done, stop_at = chain
+    stop_at.add("third")
+    with pytest.raises(Stopped):
+        study("similarity", tmp_path / "out", **given)
+    stop_at.clear()
+    (tmp_path / "there").mkdir()
+    moved = {"data": given["data"].rename(tmp_path / "there/data"), "models": given["models"].rename(tmp_path / "new")}
+    found = study("similarity", tmp_path / "out", **{**given, **moved})
+    assert done == list(NAMES)
+    assert found.run.tables["steps"]["step"].tolist() == ["first", "second-encoder", "third"]
+    assert found.run.config["models"]["encoder"]["model"] == str(tmp_path / "new")
+    assert found.run.config["data"]["folder"] == str(tmp_path / "there/data")
+
+
+def test_what_was_read_from_a_text_that_has_changed_is_done_again(chain, given, tmp_path):
+    done, _ = chain
+    study("similarity", tmp_path / "out", **given)
+    (given["data"] / "notes.txt").write_text("not read by any study", encoding="utf-8")
+    study("similarity", tmp_path / "out", **given)
+    assert done == list(NAMES)
+    change_text(given["data"])
+    said = []
+    found = study("similarity", tmp_path / "out", say=said.append, **given)
+    assert done == [*NAMES, *NAMES]
+    assert [line for line in said if "again" in line][1].strip().startswith("second-encoder is done again: its models,")
+    study("similarity", tmp_path / "out", **given)
+    assert done == [*NAMES, *NAMES]
+    assert found.run.config["data"]["files"] != ""
+
+
+def test_other_data_elsewhere_are_another_study_even_where_the_first_was_stopped(chain, given, tmp_path):
+    done, stop_at = chain
+    stop_at.add("second")
+    with pytest.raises(Stopped):
+        study("similarity", tmp_path / "out", **given)
+    other = shutil.copytree(given["data"], tmp_path / "other")
+    change_text(other)
+    with pytest.raises(StoreError, match=r"holds another run \(data .*data.* → .*other.*choose another folder or pass"):
+        study("similarity", tmp_path / "out", **{**given, "data": other})
+    with pytest.raises(StoreError, match=r"holds another run \(seed 0 → 1\)"):
+        study("similarity", tmp_path / "out", **given, seed=1)
+    assert done == ["first"]
+
+
+def test_the_folder_of_another_command_is_not_taken_for_a_study(chain, tmp_path):
+    write_run(tmp_path / "out", Run("compare", {}))
+    with pytest.raises(StoreError, match="holds a run of `compare`"):
+        study("similarity", tmp_path / "out")
 
 
 def test_the_command_line_runs_the_same_study(chain, tmp_path):

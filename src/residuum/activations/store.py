@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from residuum.activations.manifests import REMEDY, Manifest, Shard, read_manifest, shard_path
 from residuum.alignment import Audit
-from residuum.errors import SettingError, StoreError
+from residuum.errors import OtherRunError, SettingError, StoreError
 from residuum.files import (
     checksum,
     clear_disk_errors,
@@ -440,7 +440,7 @@ class StoreWriter:
         found = read_manifest(self.path)
         differences = found.differences(manifest)
         if differences:
-            raise StoreError(
+            raise OtherRunError(
                 f"{self.path} holds other activations ({'; '.join(differences)}); "
                 "choose another folder or pass --fresh."
             )

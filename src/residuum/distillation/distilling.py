@@ -90,16 +90,27 @@ def plan(config: str | Path | Mapping[str, Any] | DistillSettings, *, device: st
 
 
 def run_identity(settings: DistillSettings) -> dict[str, Any]:
-    """The settings, and fingerprints of the texts."""
+    """The settings, and fingerprints of the teacher and the texts."""
     values = settings.model_dump(mode="json")
     for key in ("out", "report_to", "teacher_cache"):  # no weight depends on them
         values.pop(key)
-    pairs = {**settings.contrast.pairs, **settings.evaluation.pairs}
-    return {
-        **values,
-        "fingerprints": {language: text_fingerprint(source) for language, source in settings.texts.items()},
-        "pair_fingerprints": {file: text_fingerprint(file) for files in pairs.values() for file in files},
+    return with_fingerprints(values)
+
+
+def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name, and beside each place in them the fingerprint of what lies there."""
+    from residuum.surgery import files_fingerprint
+
+    told = {
+        **settings,
+        "teacher_files": files_fingerprint(settings["teacher"]),
+        "fingerprints": {language: text_fingerprint(source) for language, source in settings["texts"].items()},
     }
+    for part in ("contrast", "evaluation"):
+        if pairs := settings.get(part, {}).get("pairs"):
+            prints = {name: [text_fingerprint(file) for file in files] for name, files in pairs.items()}
+            told[part] = {**settings[part], "pair_fingerprints": prints}
+    return told
 
 
 def _folder(settings: DistillSettings, out: str | Path | None) -> Path:

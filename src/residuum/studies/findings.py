@@ -10,7 +10,7 @@ import pandas as pd
 from residuum.results import Run
 from residuum.studies.declarations import Claim, Document, Printed, Results
 from residuum.studies.kits import Kit
-from residuum.studies.verdicts import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Measured, agreeing_cases, verdict
+from residuum.studies.verdicts import DOES_NOT_HOLD, HOLDS, Measured, agreeing_cases, verdict
 
 COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
 CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")

@@ -8,9 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import xxhash
+
 from residuum.corpus import read_corpus
 from residuum.corpus.detection import is_of_split, may_be_text
 from residuum.errors import CorpusError, SettingError
+from residuum.files import checksum
 from residuum.studies.scales import Scale
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 
@@ -30,6 +33,16 @@ TRANSFERS = {"xnli": "crosslingual/xnli", "wikiann": "crosslingual/panx", "xcopa
 STAND_INS = {"xnli": "glue/MNLI/sample_train.json", "xcopa": "crosslingual/siqa"}
 LAYOUT = f"{TREEBANK}, token/conll2000, glue/SST-2, {PARALLEL}, {PAIRS}, crosslingual/panx, {TEXTS}/LANGUAGE"
 _CODES = {"tr": "tur", "sw": "swh"}
+FOLDERS = (
+    PARALLEL,
+    *WORD_TASKS.values(),
+    *(f"glue/{folder}" for folder in SENTENCE_TASKS.values()),
+    *(f"{TEXTS}/{code}" for code in ("en", *_CODES)),
+    PAIRS,
+    *TRANSFERS.values(),
+    STAND_INS["xcopa"],
+)
+"""All that a study may read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +61,13 @@ class GivenData:
         if not self.root.is_dir():
             raise CorpusError(f"{self.root} is no folder; expected one with folders such as {LAYOUT}.")
 
-    @property
-    def identity(self) -> str:
-        """What a run says of the data."""
-        return str(self.root)
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """What a run says of the data: where it lies, and a fingerprint of all that a study may read of it."""
+        folders = (folder for pattern in FOLDERS for folder in self.root.glob(pattern))
+        files = sorted({file for folder in folders for file in folder.rglob("*") if file.is_file()})
+        told = "\n".join(f"{file.relative_to(self.root).as_posix()} {checksum(file)}" for file in files)
+        return {"folder": str(self.root), "files": xxhash.xxh3_64_hexdigest(told.encode()) if files else ""}
 
     @cached_property
     def text(self) -> Corpus:

@@ -110,7 +110,7 @@ def _retrieval(kit: Kit) -> Run:
     uniform = ",".join(map(str, range(1, blocks + 1, 2)))
     thirds = [f"{start}-{start + third - 1}" if third > 1 else str(start) for start in (1, third + 1, 2 * third + 1)]
     return evaluate_retrieval(
-        kit.load(kit.models[kit.first]),
+        kit.load(kit.models[kit.first], name=kit.first),
         kit.data.pairs(),
         layers=["all", "each", uniform, *thirds],
         out=kit.out / "retrieval",

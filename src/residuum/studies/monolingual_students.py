@@ -11,12 +11,11 @@ import pandas as pd
 
 from residuum.costs import Cost
 from residuum.distillation import distill
-from residuum.distillation.distilling import plan, run_identity
+from residuum.distillation.distilling import plan, with_fingerprints
 from residuum.distillation.presets import TABLE_4_7
 from residuum.distillation.settings import read_settings
 from residuum.errors import SettingError
 from residuum.results import Result, Run, finished_run, write_run
-from residuum.surgery import files_fingerprint
 
 TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "4.7": {preset: {"preset": preset} for preset in TABLE_4_7},
@@ -57,7 +56,7 @@ def study_distillation(
     """
     base, out = _base(config), Path(out)
     rows = _rows(tables)
-    identity = {"config": base, "tables": list(tables), **_sources(base)}
+    identity = {"config": with_fingerprints(base), "tables": list(tables)}
     if run := finished_run(out, "study distillation", identity, fresh=fresh):
         return DistillationTables(run)
     found = []
@@ -90,13 +89,6 @@ def _base(config: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     for key in ("losses", "preset", "layer_map", "out"):  # each row has its own
         values.pop(key, None)
     return values
-
-
-def _sources(base: Mapping[str, Any]) -> dict[str, Any]:
-    """What the teacher and the texts hold, so that others in the same place are told from them."""
-    found = run_identity(read_settings({**base, "preset": "monoshot"}))
-    fingerprints = {key: found[key] for key in ("fingerprints", "pair_fingerprints")}
-    return {"teacher": files_fingerprint(base["teacher"]), **fingerprints}
 
 
 def _rows(tables: Sequence[str]) -> dict[str, dict[str, Any]]:

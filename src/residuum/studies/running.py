@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from residuum.costs import Cost
-from residuum.errors import SettingError
-from residuum.results import Result, Run, finished_run, write_run
+from residuum.errors import OtherRunError, SettingError
+from residuum.results import Result, Run, write_run
 from residuum.studies.costs import (
     all_parameters,
     block_parameters,
@@ -27,10 +27,10 @@ from residuum.studies.documents import named_document
 from residuum.studies.findings import finding_tables
 from residuum.studies.given_data import GivenData
 from residuum.studies.kits import Kit, model_family
+from residuum.studies.resuming import COMMAND, begin_study, known_by_content, study_config
 from residuum.studies.sample_data import SampleData
 from residuum.studies.scales import Scale, named_scale
 
-COMMAND = "study"
 Say = Callable[[str], object]
 
 
@@ -91,8 +91,9 @@ def study(
     """
     document, size = named_document(name), named_scale(scale, examples)
     kit = _kit(document, size, models, data, tasks, Path(out), device, seed, fresh)
-    config = _config(document, kit)
-    finished_run(kit.out, COMMAND, config, fresh=fresh)  # another study's folder is an error
+    kit = known_by_content(kit)
+    config = study_config(document.name, kit)
+    begin_study(kit.out, config, fresh=fresh)
     steps = document.steps(kit)
     _check_names(steps)
     parameters, speed = _blocks(document, kit), machine_speed()
@@ -153,18 +154,6 @@ def _kit(
     return Kit(scale, chosen, GivenData(Path(data), scale, seed, tuple(tasks)), out, device, seed, fresh)
 
 
-def _config(document: Document, kit: Kit) -> dict[str, Any]:
-    return {
-        "study": document.name,
-        "scale": kit.scale.name,
-        "examples": kit.scale.examples,
-        "models": dict(kit.models),
-        "data": kit.data.identity,
-        "tasks": list(kit.data.tasks),
-        "seed": kit.seed,
-    }
-
-
 def _teacher() -> Path:
     from residuum.samples import teacher_folder
 
@@ -205,12 +194,21 @@ def _run_steps(steps: Sequence[Step], kit: Kit, minutes: Sequence[float], say: S
         expected = "finished before" if kept else f"about {_minutes(expected_minutes)}"
         say(f"{number}/{len(steps)}  {step.title} ({expected}) …")
         start = time.perf_counter()
-        run = step.work(kit)
+        run = _done(step, kit, say)
         seconds[step.name] = time.perf_counter() - start
         if run is not None:
             runs[step.name] = run
     families = {name: model_family(path) for name, path in kit.models.items()}
     return Results(tuple(steps), runs, families), seconds
+
+
+def _done(step: Step, kit: Kit, say: Say) -> Run | None:
+    """What a step gave; one whose folder holds what another model, text or setting gave is done again."""
+    try:
+        return step.work(kit)
+    except OtherRunError:
+        say(f"     {step.name} is done again: its models, data or settings have changed since")
+        return step.work(replace(kit, fresh=True))
 
 
 def _minutes(minutes: float) -> str:

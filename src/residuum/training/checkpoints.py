@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from residuum.errors import StoreError
+from residuum.errors import OtherRunError, StoreError
 from residuum.files import (
     clear_disk_errors,
     read_json,
@@ -18,6 +18,7 @@ from residuum.files import (
     whole_folder,
     write_json,
 )
+from residuum.results import changed_settings, without_places
 from residuum.schemas import conforming
 from residuum.tensor_files import read_tensors, write_tensors
 from residuum.training.optimisation import misplaced_state, optimiser_state, restore_optimiser
@@ -105,12 +106,9 @@ def open_run(out: Path, identity: dict[str, Any]) -> None:
     there = read_json(place / IDENTITY)
     if not isinstance(there, dict):
         raise StoreError(f"{place / IDENTITY} holds no named values; pass --fresh to start over.")
-    changed = [key for key in {**there, **identity} if there.get(key) != identity.get(key)]
-    if changed:
-        found = "; ".join(f"{key} {there.get(key)} → {identity.get(key)}" for key in changed)
-        raise StoreError(
-            f"{out} holds checkpoints of another run ({found[:300]}); choose another folder or pass --fresh."
-        )
+    if changes := changed_settings(without_places(there), without_places(identity)):
+        found = f"{out} holds checkpoints of another run ({changes})"
+        raise OtherRunError(f"{found}; choose another folder or pass --fresh.")
 
 
 def shared_once(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
