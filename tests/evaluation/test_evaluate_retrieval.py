@@ -63,6 +63,15 @@ def test_states_that_do_not_fit_the_memory_wait_in_files(model):
     pd.testing.assert_frame_equal(inside, outside)
 
 
+def test_a_killed_process_leaves_no_states_on_the_disk():
+    with scratch(memory=0) as space:
+        states = space.zeros(3, 2)
+        states[1] = 7.0
+        assert space.files == 1
+        assert list(space.folder.iterdir()) == []  # mapped, but without a name
+        assert states.sum() == 14.0
+
+
 def test_two_models_of_different_depth_are_put_side_by_side_and_of_different_width_are_refused(model, tmp_path):
     same = evaluate_retrieval(model, sentence_pairs(), target_model=model, progress=False).frame
     assert (same["accuracy"] == 1).all()

@@ -71,6 +71,18 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, tmp_path):
         fitted.save(tmp_path / "saved")
 
 
+def test_a_copy_that_broke_off_is_not_there_and_can_be_made_again(fitted, tmp_path, monkeypatch):
+    def broken(source, target, **options):
+        (target / "result.json").write_text("{}")
+        raise OSError("no more")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="no more"):
+        patch.setattr("shutil.copytree", broken)
+        fitted.save(tmp_path / "saved")
+    assert list(tmp_path.iterdir()) == []
+    assert FeatureTransfer.load(fitted.save(tmp_path / "saved")).predict(TEXTS) == fitted.predict(TEXTS)
+
+
 def test_loaded_it_has_the_settings_that_it_was_made_with(tiny_folder, tmp_path):
     settings = {"penalty": "1e-4,0.002", "recipe": RECIPE, "steps": ("layers",), "budget": "layers=1"}
     made = FeatureTransfer(tiny_folder(), "upos", layer_loss=0.03, **settings).fit(tagged_corpus(40))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,6 +149,8 @@ class Scratch:
         with clear_disk_errors(path):
             array = np.memmap(path, dtype=np.float32, mode="w+", shape=(rows, width))
             reserve_space(path)
+            with suppress(PermissionError):  # Windows keeps the name of a file that is mapped
+                path.unlink()  # without a name the space goes with the process, however that ends
         return torch.from_numpy(array)
 
 

@@ -22,6 +22,7 @@ from residuum.feature_transfer.scoring import prediction_score
 from residuum.feature_transfer.settings import STEPS, THRESHOLDS
 from residuum.feature_transfer.texts import Text, labelled_corpus
 from residuum.feature_transfer.transferring import Transfer, transfer
+from residuum.files import whole_folder
 from residuum.maths.probing import Recipe
 from residuum.models import Model
 from residuum.results import read_run
@@ -122,7 +123,8 @@ class FeatureTransfer(BaseEstimator):
         target = Path(folder)
         if target.exists() and any(target.iterdir()):
             raise SettingError(f"{target} is not empty; choose another folder.")
-        shutil.copytree(self.result_.folder, target, dirs_exist_ok=True)
+        with whole_folder(target) as temporary:
+            shutil.copytree(self.result_.folder, temporary, dirs_exist_ok=True)
         return target
 
     @classmethod
