@@ -9,28 +9,22 @@ import typer
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
+from residuum.cli.groups import Learning, Reading, grouped
 from residuum.cli.options import (
     Activations,
-    BatchSize,
-    Dev,
     Device,
     EngineName,
-    Epochs,
     Estimate,
     Format,
     Fresh,
     HeldMemory,
     Layers,
-    LearningRate,
     Limit,
-    Norm,
     Out,
     Scheduler,
     Seed,
     Seeds,
     Split,
-    Standardize,
-    Test,
     Workers,
 )
 
@@ -107,6 +101,7 @@ def compare(
 
 
 @app.command()
+@grouped
 def diff(
     sources: Annotated[
         list[str],
@@ -133,14 +128,9 @@ def diff(
     shares: Annotated[str, typer.Option(help="Shares of neurons in the top and bottom sets.")] = "0.05,0.1",
     delta: Annotated[float, typer.Option(help="How much accuracy the minimal set may lose.")] = 0.01,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
-    dev: Dev = None,
-    test: Test = None,
+    *,
+    learning: Learning,
     layers: Layers = "all",
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
@@ -148,9 +138,7 @@ def diff(
     engine: EngineName = "local",
     scheduler: Scheduler = None,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
-    limit: Limit = None,
+    reading: Reading,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
@@ -158,7 +146,6 @@ def diff(
     from residuum.differences import diff as run
     from residuum.differences.costs import diff_cost
     from residuum.engine import opened_engine
-    from residuum.maths.probing import Recipe
     from residuum.reports import report
 
     quiet_libraries()
@@ -169,15 +156,11 @@ def diff(
             "shares": numbers(shares),
             "seeds": seeds,
             "seed": seed,
-            "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
-            "dev": dev,
-            "test": test,
-            "format": format,
-            "limit": limit,
-            "device": device,
+            "recipe": learning.recipe,
             "workers": where,
             "max_memory": int(max_memory * 1e9),
             "layers": layers,
+            **reading.options,
         }
         if only_estimated(estimate, None, lambda: diff_cost(sources, corpus, names(tasks), **options)):
             return

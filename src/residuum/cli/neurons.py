@@ -9,44 +9,34 @@ import typer
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
+from residuum.cli.groups import Learning, Reading, Where, grouped
 from residuum.cli.options import (
     Activations,
-    BatchSize,
     CorpusPath,
-    Dev,
     Device,
-    EngineName,
-    Epochs,
     Estimate,
     Format,
     Fresh,
     HeldMemory,
     Layers,
-    LearningRate,
     Limit,
     ModelName,
-    Norm,
     Out,
-    Processes,
-    Scheduler,
     Seed,
     Seeds,
     SourceName,
     Split,
-    Standardize,
     TaskName,
-    Test,
 )
 
 
 @app.command()
+@grouped
 def rank(
     source: SourceName,
     corpus: CorpusPath,
     task: TaskName,
     out: Out,
-    dev: Dev = None,
-    test: Test = None,
     layers: Layers = "all",
     methods: Annotated[
         str, typer.Option(help="Rankings: lca, probeless, gaussian, iou, mean_difference, random.")
@@ -65,90 +55,59 @@ def rank(
     ] = False,
     sample: Annotated[int, typer.Option(help="Words for the gaussian and iou rankings.", min=2)] = 20_000,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net, or search (on the dev part).")] = "1e-5,1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
-    workers: Processes = None,
-    engine: EngineName = "local",
-    scheduler: Scheduler = None,
+    where: Where,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
-    limit: Limit = None,
+    reading: Reading,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Find the neurons that a task needs, how few suffice, where they lie and which words they react to."""
-    from residuum.engine import opened_engine
-    from residuum.maths.probing import Recipe
     from residuum.ranking import rank_neurons as run
     from residuum.ranking.costs import rank_cost
 
     quiet_libraries()
-    with opened_engine(engine, workers, scheduler) as where:
-        if estimate:
-            cost = rank_cost(
-                source,
-                corpus,
-                task,
-                methods=names(methods),
-                by=by,
-                shares=numbers(shares),
-                sample=sample,
-                seeds=seeds,
-                penalty=penalty,
-                random_twin=random_twin,
-                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-                max_memory=int(max_memory * 1e9),
-                workers=where,
-                layers=layers,
-                dev=dev,
-                test=test,
-                format=format,
-                limit=limit,
-                device=device,
-            )
-            typer.echo(str(cost))
+    with where.opened() as engine:
+        options: dict[str, Any] = {
+            "methods": names(methods),
+            "by": by,
+            "shares": numbers(shares),
+            "sample": sample,
+            "seeds": seeds,
+            "penalty": penalty,
+            "random_twin": random_twin,
+            "recipe": learning.recipe,
+            "max_memory": int(max_memory * 1e9),
+            "workers": engine,
+            "layers": layers,
+            **reading.options,
+        }
+        if only_estimated(estimate, None, lambda: rank_cost(source, corpus, task, **options)):
             return
         result = run(
             source,
             corpus,
             task,
-            methods=names(methods),
-            by=by,
-            shares=numbers(shares),
             delta=delta,
-            penalty=penalty,
-            seeds=seeds,
-            sample=sample,
             neurons=names(neurons),
             cards=cards,
-            random_twin=random_twin,
-            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
             out=out,
             activations=activations,
-            max_memory=int(max_memory * 1e9),
             seed=seed,
-            workers=where,
             fresh=fresh,
             say=typer.echo,
-            layers=layers,
-            dev=dev,
-            test=test,
-            format=format,
-            limit=limit,
-            device=device,
+            **options,
         )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
 
 @app.command()
+@grouped
 def describe(
     source: Annotated[str, typer.Argument(help="A model, or an activation store.", metavar="SOURCE")],
     neurons: Annotated[str, typer.Option(help="The neurons, such as 3:17,5:2.")],
@@ -156,9 +115,8 @@ def describe(
     corpus: Annotated[str | None, typer.Argument(help="What a model reads.", metavar="CORPUS")] = None,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
-    workers: Processes = None,
-    engine: EngineName = "local",
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
     device: Device = "auto",
     format: Format = None,
     split: Split = None,
@@ -167,15 +125,14 @@ def describe(
     fresh: Fresh = False,
 ) -> None:
     """Show which words some neurons react to, and in which sentences most; no labels are needed."""
-    from residuum.engine import opened_engine
     from residuum.ranking import neuron_cards as run
     from residuum.ranking.costs import cards_cost
 
     quiet_libraries()
-    with opened_engine(engine, workers, scheduler) as where:
+    with where.opened() as engine:
         options: dict[str, Any] = {
             "max_memory": int(max_memory * 1e9),
-            "workers": where,
+            "workers": engine,
             "format": format,
             "split": split,
             "limit": limit,
@@ -189,13 +146,12 @@ def describe(
 
 
 @app.command()
+@grouped
 def ablate(
     model: ModelName,
     corpus: CorpusPath,
     task: TaskName,
     out: Out,
-    dev: Dev = None,
-    test: Test = None,
     neurons: Annotated[
         str, typer.Option(help="Neurons to silence, such as 3:17,5:2; else the top and bottom of an LCA ranking.")
     ] = "",
@@ -212,23 +168,17 @@ def ablate(
     ] = False,
     draws: Annotated[int, typer.Option(help="How many sets of the same size are drawn by lot.", min=0)] = 3,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
-    limit: Limit = None,
+    reading: Reading,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Silence neurons in the running model and measure a task again: is what they encode also used?"""
-    from residuum.maths.probing import Recipe
     from residuum.ranking import ablate as run
     from residuum.ranking.costs import ablate_cost
 
@@ -239,14 +189,10 @@ def ablate(
         "retrain": retrain,
         "draws": draws,
         "seeds": seeds,
-        "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        "recipe": learning.recipe,
         "max_memory": int(max_memory * 1e9),
         "seed": seed,
-        "device": device,
-        "dev": dev,
-        "test": test,
-        "format": format,
-        "limit": limit,
+        **reading.options,
     }
     if only_estimated(estimate, None, lambda: ablate_cost(model, corpus, task, **options)):
         return

@@ -9,35 +9,26 @@ import typer
 from residuum.cli.app import app
 from residuum.cli.arguments import named_values, numbers, quiet_libraries, two_numbers
 from residuum.cli.estimates import only_estimated
+from residuum.cli.groups import Learning, Reading, Where, grouped
 from residuum.cli.options import (
     Activations,
-    BatchSize,
     CorpusPath,
-    Dev,
     Device,
-    EngineName,
-    Epochs,
     Estimate,
-    Format,
     Fresh,
     HeldMemory,
     Layers,
-    LearningRate,
     Limit,
-    Norm,
     Out,
-    Processes,
-    Scheduler,
     Seed,
     Seeds,
     SourceName,
-    Standardize,
     TaskName,
-    Test,
 )
 
 
 @app.command()
+@grouped
 def redundancy(
     source: SourceName,
     out: Out,
@@ -48,8 +39,6 @@ def redundancy(
         str | None,
         typer.Option(help="Find also what this task needs: upos, chunk, a UD feature, sst2, … (see `probe`)."),
     ] = None,
-    dev: Dev = None,
-    test: Test = None,
     layers: Layers = "all",
     thresholds: Annotated[
         str, typer.Option(help="Where clusters are cut: neurons this far apart on average, 1 − |corr|, count as one.")
@@ -76,59 +65,41 @@ def redundancy(
         bool, typer.Option("--random-twin", help="Probe the same model with random weights too; it reads CORPUS again.")
     ] = False,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
-    workers: Processes = None,
-    engine: EngineName = "local",
-    scheduler: Scheduler = None,
+    where: Where,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
+    reading: Reading,
     split: Annotated[str | None, typer.Option(help="Without a task: which part of the corpus is read.")] = None,
-    limit: Limit = None,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Find which neurons and layers say the same, and the few that a task needs."""
-    from residuum.engine import opened_engine
-    from residuum.maths.probing import Recipe
     from residuum.redundancies import redundancy as run
     from residuum.task_costs import redundancy_cost
 
     quiet_libraries()
-    parts: dict[str, Any] = {} if task is None else {"dev": dev, "test": test}
-    with opened_engine(engine, workers, scheduler) as where:
-        if estimate:
-            cost = redundancy_cost(
-                source,
-                corpus,
-                task,
-                thresholds=numbers(thresholds),
-                random_twin=random_twin,
-                seeds=seeds,
-                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-                max_memory=int(max_memory * 1e9),
-                workers=where,
-                split=split,
-                layers=layers,
-                format=format,
-                limit=limit,
-                device=device,
-                **parts,
-            )
-            typer.echo(str(cost))
+    options = {key: value for key, value in reading.options.items() if task is not None or key not in ("dev", "test")}
+    with where.opened() as engine:
+        options |= {
+            "thresholds": numbers(thresholds),
+            "random_twin": random_twin,
+            "seeds": seeds,
+            "recipe": learning.recipe,
+            "max_memory": int(max_memory * 1e9),
+            "workers": engine,
+            "split": split,
+            "layers": layers,
+        }
+        if only_estimated(estimate, None, lambda: redundancy_cost(source, corpus, task, **options)):
             return
         result = run(
             source,
             corpus,
             task,
-            thresholds=numbers(thresholds),
             representatives=representatives,
             clusters=clusters,
             keep=keep,
@@ -136,36 +107,25 @@ def redundancy(
             focus=focus,
             pictures=pictures,
             agreement=numbers(agreement) if agreement else (),
-            random_twin=random_twin,
-            seeds=seeds,
             seed=seed,
             penalty=penalty,
-            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
             out=out,
             activations=activations,
-            max_memory=int(max_memory * 1e9),
-            split=split,
-            workers=where,
             fresh=fresh,
             say=typer.echo,
-            layers=layers,
-            format=format,
-            limit=limit,
-            device=device,
-            **parts,
+            **options,
         )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
 
 @app.command()
+@grouped
 def probe(
     source: SourceName,
     corpus: CorpusPath,
     task: TaskName,
     out: Out,
-    dev: Dev = None,
-    test: Test = None,
     layers: Layers = "all",
     subsets: Annotated[bool, typer.Option(help="Whether to probe subsets of layers too: halves, alternate, …")] = True,
     random_twin: Annotated[
@@ -181,85 +141,57 @@ def probe(
     ] = False,
     keep: Annotated[float, typer.Option(help="The share of all layers' score that is enough for one layer.")] = 0.99,
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net, or search (on the dev part).")] = "1e-5,1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
-    workers: Processes = None,
-    engine: EngineName = "local",
-    scheduler: Scheduler = None,
+    where: Where,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
-    limit: Limit = None,
+    reading: Reading,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Measure what each layer knows of a task, with control task, baselines and intervals."""
-    from residuum.engine import opened_engine
-    from residuum.maths.probing import Recipe
     from residuum.probes import probe as run
     from residuum.task_costs import probe_cost
     from residuum.twins import why_no_twin
 
     quiet_libraries()
-    with opened_engine(engine, workers, scheduler) as where:
-        if estimate:
-            cost = probe_cost(
-                source,
-                corpus,
-                task,
-                seeds=seeds,
-                penalty=penalty,
-                recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-                subsets=subsets,
-                random_twin=why_no_twin(source) is None if random_twin is None else random_twin,
-                description_length=description_length,
-                max_memory=int(max_memory * 1e9),
-                workers=where,
-                layers=layers,
-                dev=dev,
-                test=test,
-                format=format,
-                limit=limit,
-                device=device,
-            )
-            typer.echo(str(cost))
+    twin = why_no_twin(source) is None if random_twin is None else random_twin
+    with where.opened() as engine:
+        options: dict[str, Any] = {
+            "seeds": seeds,
+            "penalty": penalty,
+            "recipe": learning.recipe,
+            "subsets": subsets,
+            "description_length": description_length,
+            "max_memory": int(max_memory * 1e9),
+            "workers": engine,
+            "layers": layers,
+            **reading.options,
+        }
+        if only_estimated(estimate, None, lambda: probe_cost(source, corpus, task, random_twin=twin, **options)):
             return
         result = run(
             source,
             corpus,
             task,
             out=out,
-            seeds=seeds,
             seed=seed,
-            penalty=penalty,
-            recipe=Recipe(epochs, batch_size, learning_rate, norm, standardize),
-            subsets=subsets,
             random_twin=random_twin,
-            description_length=description_length,
             keep=keep,
             activations=activations,
-            max_memory=int(max_memory * 1e9),
-            workers=where,
             fresh=fresh,
             say=typer.echo,
-            layers=layers,
-            dev=dev,
-            test=test,
-            format=format,
-            limit=limit,
-            device=device,
+            **options,
         )
     typer.echo(result.text())
     typer.echo(f"The tables are in {out}.")
 
 
 @app.command("probe-languages")
+@grouped
 def probe_languages(
     corpora: Annotated[
         list[str],
@@ -287,17 +219,12 @@ def probe_languages(
     ] = False,
     layers: Layers = "all",
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
-    norm: Norm = "squared",
     seeds: Seeds = 3,
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Activations = None,
-    workers: Processes = None,
-    engine: EngineName = "local",
-    scheduler: Scheduler = None,
+    where: Where,
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
@@ -306,8 +233,6 @@ def probe_languages(
 ) -> None:
     """Learn a task in one language and test it in others, from ever fewer neurons."""
     from residuum.batteries import parse_penalty
-    from residuum.engine import opened_engine
-    from residuum.maths.probing import Recipe
     from residuum.probes import probe_languages as run
     from residuum.probes.costs import languages_cost
 
@@ -315,7 +240,7 @@ def probe_languages(
     penalties = parse_penalty(penalty)
     if penalties is None:
         raise typer.BadParameter("across languages the penalties are given; find them with `probe --penalty search`.")
-    with opened_engine(engine, workers, scheduler) as where:
+    with where.opened() as engine:
         options: dict[str, Any] = {
             "source": source,
             "thresholds": numbers(thresholds),
@@ -324,12 +249,12 @@ def probe_languages(
             "random_twin": random_twin,
             "seeds": seeds,
             "seed": seed,
-            "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+            "recipe": learning.recipe,
             "layers": layers,
             "limit": limit,
             "max_memory": int(max_memory * 1e9),
             "device": device,
-            "workers": where,
+            "workers": engine,
         }
         if only_estimated(estimate, None, lambda: languages_cost(model, corpora, task, **options)):
             return

@@ -11,26 +11,19 @@ import typer
 from residuum.cli.app import app
 from residuum.cli.arguments import names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
+from residuum.cli.groups import Learning, Reading, grouped
 from residuum.cli.options import (
-    BatchSize,
     CorpusPath,
-    Dev,
     Device,
-    Epochs,
     Estimate,
-    Format,
     Fresh,
     HeldMemory,
-    LearningRate,
     Limit,
     MaxMemory,
     ModelName,
-    Norm,
     Out,
     Seed,
-    Standardize,
     TaskName,
-    Test,
 )
 
 
@@ -112,13 +105,12 @@ def trim(
 
 
 @app.command()
+@grouped
 def transfer(
     model: ModelName,
     corpus: CorpusPath,
     task: TaskName,
     out: Out,
-    dev: Dev = None,
-    test: Test = None,
     steps: Annotated[
         str, typer.Option(help="Which steps to take: layers, clusters, neurons, separated by commas.")
     ] = "layers,clusters,neurons",
@@ -150,11 +142,8 @@ def transfer(
         Literal["auto", "cls", "last", "mean"], typer.Option(help="Which token stands for a sentence.")
     ] = "auto",
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
-    norm: Norm = "squared",
-    epochs: Epochs = 10,
-    batch_size: BatchSize = 128,
-    learning_rate: LearningRate = 1e-3,
-    standardize: Standardize = False,
+    *,
+    learning: Learning,
     max_memory: HeldMemory = 4.0,
     activations: Annotated[
         Path | None, typer.Option(help="Where the activations are kept; else they are removed at the end.")
@@ -163,30 +152,23 @@ def transfer(
         int, typer.Option(help="How often the oracle and what each step chose are trained, to report a mean.", min=1)
     ] = 1,
     seed: Seed = 0,
-    device: Device = "auto",
-    format: Format = None,
-    limit: Limit = None,
+    reading: Reading,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
     """Write the smallest model that does a task: fewer layers, and a classifier on few neurons."""
     from residuum.feature_transfer import transfer as run
     from residuum.feature_transfer import transfer_cost
-    from residuum.maths.probing import Recipe
 
     quiet_libraries()
     shared: dict[str, Any] = {
         "steps": names(steps),
         "thresholds": numbers(thresholds),
-        "recipe": Recipe(epochs, batch_size, learning_rate, norm, standardize),
+        "recipe": learning.recipe,
         "max_memory": int(max_memory * 1e9),
         "seeds": seeds,
         "seed": seed,
-        "device": device,
-        "dev": dev,
-        "test": test,
-        "format": format,
-        "limit": limit,
+        **reading.options,
     }
     if only_estimated(estimate, None, lambda: transfer_cost(model, corpus, task, **shared)):
         return
