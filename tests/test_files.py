@@ -6,7 +6,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from residuum.errors import StoreError
 from residuum.files import (
@@ -19,6 +21,7 @@ from residuum.files import (
     whole_folder,
     write_json,
 )
+from residuum.tensor_files import write_tensors
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path):
@@ -39,6 +42,20 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are those of POSIX")
+def test_tensor_files_have_the_mode_of_any_other_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    tensors = {"a": np.zeros(3)}
+    write_tensors(tmp_path / "one.safetensors", tensors)
+    with files_for(tmp_path) as folder:
+        save_file(tensors, folder / "two.safetensors")
+    with whole_folder(tmp_path / "model") as folder:
+        save_file(tensors, folder / "three.safetensors")
+    found = {path.name: path.stat().st_mode for path in tmp_path.rglob("*") if path.is_file()}
+    assert found.keys() == {"plain", "one.safetensors", "two.safetensors", "three.safetensors"}
+    assert len(set(found.values())) == 1
 
 
 def test_what_a_killed_process_left_is_cleared(tmp_path):

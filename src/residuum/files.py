@@ -28,6 +28,8 @@ TEMPORARY = ".part"
 LEFTOVERS = (f".*{TEMPORARY}", ".tmp??????")
 """What a killed process may leave: our own names, and those that safetensors writes to before it renames."""
 _held: dict[Path, int] = {}
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)  # which can only be read by setting it
 
 
 @contextmanager
@@ -38,6 +40,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
+            _let_others_read(temporary)
             _sync(temporary)
             temporary.replace(path)
             _sync(path.parent)
@@ -127,6 +130,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
         try:
             temporary.mkdir(parents=True)
             yield temporary
+            for file in temporary.rglob("*.safetensors"):
+                _let_others_read(file)
             remove_folder(path)
             temporary.rename(path)
             _sync(path.parent)
@@ -159,6 +164,7 @@ def files_for(folder: Path) -> Iterator[Path]:
             temporary.mkdir(parents=True, exist_ok=True)
             yield temporary
             for file in sorted(temporary.iterdir()):
+                _let_others_read(file)
                 _sync(file)
                 file.replace(folder / file.name)
             _sync(folder)
@@ -274,6 +280,12 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _let_others_read(path: Path) -> None:
+    """Give a file the mode of any new file: safetensors 0.8 gives its own to the owner alone, whatever the umask."""
+    if path.is_file():
+        path.chmod(0o666 & ~_UMASK)
 
 
 def _sync(path: Path) -> None:
