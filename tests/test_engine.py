@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -114,6 +115,42 @@ def test_processes_that_grow_are_replaced_even_where_warnings_are_errors():
     command = [sys.executable, "-W", "error::UserWarning", "-c", GROWING]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.stdout == f"{list(range(8))}\n", done.stderr
+
+
+WORKING = """
+import os, sys, time
+from pathlib import Path
+from residuum.engine import run_tasks
+
+def work(folder, number):
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(600)
+
+list(run_tasks(work, [(sys.argv[1], number) for number in range(2)], 2))
+"""
+
+
+def test_workers_end_soon_after_the_process_that_was_killed(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", WORKING, str(tmp_path)])
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not any(is_running(int(path.name)) for path in tmp_path.iterdir()))
+
+
+def wait_until(true, seconds=120):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_a_killed_process_is_said_in_one_line():

@@ -8,6 +8,7 @@ one changes a result.
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, pairwise
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -36,6 +38,8 @@ MOST_TASKS = FAN**2
 """The most tasks that one sum is cut into, so that merging stays small beside them."""
 AHEAD = 2
 """Tasks given to a cluster for each of its threads, so that none waits for the next."""
+WATCH = 1.0
+"""Seconds after which a worker looks again whether the process that it works for is there."""
 SECONDS = 30
 """How long a scheduler, or the first worker, may take to answer."""
 
@@ -215,7 +219,8 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
     # Processes that have grown or waited long are replaced, which is meant. Where warnings are errors, the thread that
     # gives notice of it would die and leave all others waiting.
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+    start: dict[str, Any] = {"initializer": _end_with, "initargs": (os.getpid(),)}
+    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1, **start):
         # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
         results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
         try:
@@ -225,6 +230,17 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
                 "A worker process was killed, perhaps for want of memory. Run the same command again, with fewer "
                 "--workers or less --max-memory; what was finished is kept."
             ) from error
+
+
+def _end_with(owner: int) -> None:
+    """Let this worker end soon after the process that it works for: one that was killed cannot tell it to."""
+
+    def watch() -> None:
+        while os.getppid() == owner:
+            time.sleep(WATCH)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _submitter(client: Client) -> Callable[..., Future]:

@@ -1,4 +1,4 @@
-"""Every command that writes as it is given on the command line, on models and texts so tiny that a run takes a second."""
+"""Every command that writes as it is given on the command line, on models and texts so tiny that it takes seconds."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ COMMANDS = (
     Command("study similarity", f"study similarity {SMALL}"),
     Command("study redundancy", f"study redundancy {SMALL}"),
     Command("study transfer-learning", f"study transfer-learning {SMALL}"),
-    Command("study distilled", "study distilled --models {w}/teacher --device cpu"),
+    Command("study distilled", f"study distilled {SMALL} --models {{w}}/other"),
     Command("study distillation", "study distillation {w}/distill.yaml --tables 4.8 --device cpu"),
     Command("study monolingual", "study monolingual --models {w}/teacher --device cpu", minutes=True),
 )
@@ -145,6 +145,8 @@ def _write_data(folder: Path) -> None:
         _write_treebank(folder / f"treebanks/UD_English-EWT/en_ewt-ud-{split}.conllu", size=size, split=split)
         text = sample_text("polarity", size=size, split=split)
         (folder / f"glue/SST-2/{split}.tsv").write_text(text, encoding="utf-8")
+    for name, language in (("English", "en"), ("Turkish", "tr")):
+        _write_treebank(folder / f"treebanks/UD_{name}-PUD/{language}_pud.conllu", language=language, size=16)
 
 
 def _write_runs(folder: Path) -> None:
