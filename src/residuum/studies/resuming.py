@@ -29,8 +29,9 @@ def study_config(name: str, kit: Kit) -> dict[str, Any]:
 
 def known_by_content(kit: Kit) -> Kit:
     """The kit with its models under the names by which its folder knows them, where their folders were renamed."""
-    kept = {} if kit.fresh else read_config(kit.out).get("models", {})
-    known = {one["files"]: name for name, one in kept.items() if isinstance(one, Mapping) and one.get("files")}
+    kept = {} if kit.fresh else read_config(kit.out)
+    models = kept["models"] if kept.get("command") == COMMAND else {}
+    known = {one["files"]: name for name, one in models.items() if isinstance(one, Mapping) and one.get("files")}
     named = {known.get(_files(source), name): source for name, source in kit.models.items()}
     return replace(kit, models=named) if len(named) == len(kit.models) else kit
 
@@ -53,15 +54,15 @@ def begin_study(out: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
 
 def _kept_if_same(kept: Any, wanted: Any) -> Any:
     """What was kept where it is the same thing: in its place or in what it holds, of several models all of them."""
-    if not isinstance(kept, Mapping) or not isinstance(wanted, Mapping):
-        return wanted
-    if "files" in wanted:
+    if isinstance(wanted, Mapping) and "files" in wanted:
         return kept if _place(kept) == _place(wanted) or without_places(kept) == without_places(wanted) else wanted
-    return {name: _kept_if_same(kept.get(name), value) for name, value in wanted.items()}
+    if isinstance(wanted, Mapping) and isinstance(kept, Mapping):
+        return {name: _kept_if_same(kept.get(name), value) for name, value in wanted.items()}
+    return wanted
 
 
-def _place(said: Mapping[str, Any]) -> Any:
-    return said.get("model", said.get("folder"))
+def _place(said: Any) -> Any:
+    return said.get("model", said.get("folder")) if isinstance(said, Mapping) else said
 
 
 def _files(source: str) -> str:
