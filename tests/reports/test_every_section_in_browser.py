@@ -3,23 +3,17 @@
 import base64
 
 import pytest
+import reading
 from every_run import every_run
+from reading import open_as, read_through, reader_name
 
 from residuum.reports import report
 from residuum.reports.sections import SECTIONS
 
 NASTY = "<img src=x onerror='window.ran=1'><b>%{z}</b></script><script>window.ran=1</script>"
 SLOW = pytest.mark.slow
-READERS = [
-    pytest.param((1280, False), marks=SLOW),
-    pytest.param((1280, True), marks=SLOW),
-    pytest.param((390, False), marks=SLOW),
-    (390, True),
-]
-# Figures without anything in them: no line, dot, bar or cell.
-EMPTY = """((section) => Array.from(section.querySelectorAll('.plot'))
-  .filter((plot) => !plot.querySelector('.trace, .heatmaplayer image, .points, .bars, .boxes'))
-  .map((plot) => plot.closest('.panel').id + ' ' + plot.closest('.panel').querySelector('h3').textContent))"""
+# One reader here, the others with the slow tests: all of them read a smaller page in the tests of the demo's.
+READERS = [*(pytest.param(reader, marks=SLOW) for reader in reading.READERS[:-1]), reading.READERS[-1]]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +35,10 @@ def test_no_command_is_left_out(runs):
     assert {run.command for run in runs} == set(SECTIONS)
 
 
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: f"{reader[0]} {'dark' if reader[1] else 'light'}")
-def test_a_reader_sees_every_figure_of_every_section_and_no_name_is_obeyed(page, path, runs, reader):
-    width, dark = reader
-    page.errors.clear()
-    page.open(path, width=width, dark=dark, touch=width < 600)
-    sections = page.run("Array.from(document.querySelectorAll('section.run'), (section) => section.id)")
-    assert len(sections) == len(runs)
-    for section in sections:
-        here = f"document.getElementById('{section}')"
-        page.run(f"{here}.scrollIntoView({{behavior: 'instant'}})")
-        assert page.run(f"{EMPTY}({here})") == []
+@pytest.mark.parametrize("reader", READERS, ids=reader_name)
+def test_a_reader_uses_every_section_and_no_name_is_obeyed(page, path, runs, reader, tmp_path):
+    open_as(page, path, reader)
+    assert read_through(page, tmp_path) == 1 + len(runs) + 1
     page.run("for (const details of document.querySelectorAll('details')) details.open = true")
     assert page.run("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.run("window.ran === undefined")

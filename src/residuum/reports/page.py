@@ -93,7 +93,15 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
         for view in panel.views
     ]
     groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
-    return {"id": key, "content": panel, "groups": groups, "first": panel.first_key, "data": json_block(views)}
+    tall = panel.shape == "wide" and any(view["height"] for view in views)
+    return {
+        "id": key,
+        "content": panel,
+        "shape": f"{panel.shape} tall" if tall else panel.shape,
+        "groups": groups,
+        "first": panel.first_key,
+        "data": json_block(views),
+    }
 
 
 def _table(table: Table, key: str) -> dict[str, Any]:
