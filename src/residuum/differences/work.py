@@ -83,7 +83,10 @@ class Work:
         return steps_at_once([_size(store) for store in readings], self.max_memory, max(trees))
 
     def _steps(self) -> dict[str, Callable[[_Manner], Run]]:
-        """What is to be done, the longest first; a step that was finished before is only read."""
+        """What is to be done, the longest first; a step that was finished before is only read.
+
+        Similarities grow with the square of all models' layers, and nothing else could run beside them at the end.
+        """
         readings = [
             (f"probes-{m}-{t}", store, self.texts[t])
             for m, model in enumerate(self.models)
@@ -94,8 +97,8 @@ class Work:
         probes = {name: partial(_probed, self.steps, name, s, text, self.settings) for name, s, text in readings}
         clusters = {f"clusters-{m}": store for m, store in enumerate(firsts)}
         return {
-            **probes,
             "similarity": partial(_compared, self.steps, firsts, self.settings),
+            **probes,
             **{name: partial(_clustered, self.steps, name, store, self.clusters) for name, store in clusters.items()},
         }
 
