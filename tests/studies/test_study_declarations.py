@@ -58,6 +58,7 @@ def test_a_folder_name_holds_nothing_that_a_file_system_refuses():
 def test_costs_follow_the_rule():
     assert operations(Load(read=10), 1e6) == 10 * 30 * 2e6
     assert operations(Load(trained=10), 1e6) == 3 * operations(Load(read=10), 1e6)
+    assert operations(Load(probed=10), 1e6) == operations(Load(probed=10), 1e8)  # probes see neurons, not weights
     one = Step("a", "", lambda kit: None, Load(read=1e6), model="small")
     every = Step("b", "", lambda kit: None, Load(read=1e6))
     sizes = {"small": 1e6, "large": 3e6}

@@ -12,14 +12,15 @@ from residuum.errors import ModelError
 from residuum.studies.declarations import Load, Step
 
 TOKENS = 30  # of a sentence
-SHARE = 0.2  # of the speed of a bare product that a whole step reaches, all that stands between its products counted
+SHARE = 0.3  # of the speed of a bare product that a whole step reaches, all that stands between its products counted
+PROBED = 1e7  # parameters of a model whose reading of a sentence takes as long as a battery of probes does on it
 BYTES, TRAINED = 4, 4  # of a parameter; one that learns has its gradient and two moments beside it
 START = 4.0  # seconds to load a model and write a folder
 BASE_BLOCKS = 85e6  # parameters of twelve blocks of width 768, for a model that is not at hand
 
 RULE = (
-    f"2 operations for each parameter of the blocks and token read, 6 for each one trained on, {TOKENS} tokens a "
-    "sentence, {speed:.1e} operations a second"
+    f"2 operations for each parameter of the blocks and token read, 6 for each one trained on, {2 * PROBED:.0e} for a "
+    f"token that probes see, {TOKENS} tokens a sentence, {{speed:.1e}} operations a second"
 )
 
 
@@ -36,8 +37,11 @@ def step_minutes(step: Step, parameters: Mapping[str, float], speed: float) -> f
 
 
 def operations(load: Load, parameters: float) -> float:
-    """2·P·tokens for reading and 6·P·tokens for training; a battery of probes costs about what reading does."""
-    return TOKENS * parameters * (2 * (load.read + load.probed) + 6 * load.trained)
+    """2·P·tokens for reading, 6·P·tokens for training, and for probes what reading with a small model takes.
+
+    Measured with gte-small (4,992 neurons), whose P is twice that: probes have far fewer operations, but short ones.
+    """
+    return TOKENS * (parameters * (2 * load.read + 6 * load.trained) + 2 * PROBED * load.probed)
 
 
 def block_parameters(model: str, known: Mapping[str, float]) -> float:

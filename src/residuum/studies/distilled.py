@@ -33,7 +33,7 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
     steps.append(Step("compare", "CKA of all layers of all models", _compare, Load(read=n)))
     for model in _members(kit):
         for task in kit.data.treebank_tasks:
-            load, facts = Load(read=n, probed=40 * n), {"model": model, "task": task, "unit": "word"}
+            load, facts = Load(read=n, probed=n), {"model": model, "task": task, "unit": "word"}
             title = f"{model}: what {task} can do without"
             steps.append(Step("redundancy", title, partial(_redundancy, model, task), load, **facts))
     for task in kit.data.treebank_tasks:

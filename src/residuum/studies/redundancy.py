@@ -37,9 +37,9 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
         for task, (named, _) in _tasks(kit).items():
             size = n if named.unit == "word" else examples
             facts = {"model": model, "task": task, "unit": named.unit}
-            title, load = f"{model}: what {task} can do without", Load(read=size, probed=40 * size)
+            title, load = f"{model}: what {task} can do without", Load(read=size, probed=size)
             steps.append(Step("redundancy", title, partial(_redundancy, model, task), load, **facts))
-            title, load = f"{model}: a smaller extractor for {task}", Load(read=size, probed=20 * size)
+            title, load = f"{model}: a smaller extractor for {task}", Load(read=size, probed=size)
             steps.append(Step("transfer", title, partial(_transfer, model, task), load, **facts))
     return tuple(steps)
 

@@ -36,7 +36,7 @@ def _steps(kit: Kit) -> tuple[Step, ...]:
             Step("finetune", f"{model} learns {task}", partial(tuned, "finetune", model, task), learn, model, task)
             for task in tasks
         ]
-        load = Load(read=words, probed=40 * words)
+        load = Load(read=words, probed=words)
         steps.append(Step("diff", f"{model} before and after", partial(_diff, model, tasks), load, model))
         half = max(1, block_count(source) // 2)
         steps += [
