@@ -31,7 +31,7 @@ for _variable, _value in {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "fal
 from kill_commands import COMMANDS, Command, write_world  # noqa: E402 - one thread is asked for before torch is there
 from kill_snapshots import Snapshot, differences, snapshot  # noqa: E402
 
-TIMED = re.compile(r"seconds|speed|duration")  # two clocks may agree by chance, and then differ the third time
+TIMED = re.compile(r"seconds|speed|duration|\bms\b")  # two clocks may agree by chance, and then differ the third time
 WRITING = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
 MOST_KILLS = 12  # of one run; then it is left alone, or a command that cannot go on would never end
 
