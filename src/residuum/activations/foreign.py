@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -259,7 +259,7 @@ def _npy_outline(path: Path) -> _ArrayOutline:
     return found
 
 
-def _npy_head(file: IO[bytes]) -> _ArrayOutline:
+def _npy_head(file: Any) -> _ArrayOutline:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, fortran, dtype = readers[version](file)
