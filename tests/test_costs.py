@@ -118,7 +118,7 @@ def test_clustering_grows_with_the_square_of_the_neurons(monkeypatch):
 
 
 def test_a_measure_of_sampled_words_is_one_task():
-    assert array_step("rsa", [8, 8], 50, 3).tasks == 1
+    assert array_step("rsa", [8, 8], 50, 3, memory=7).tasks == 1
 
 
 def test_extraction_counts_words_layers_and_bytes(tiny_folder):

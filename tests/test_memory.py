@@ -25,6 +25,7 @@ CLUSTERED = 3  # layers whose neurons are clustered
 TREE = clustering_bytes(CLUSTERED * WIDTH, [WIDTH] * CLUSTERED)  # 38 MB
 PAIRS, BLOCKS = 2000, 12
 MEANS = 2 * PAIRS * (BLOCKS + 1) * WIDTH * 4  # 106 MB
+SAMPLED = 2 * 1000 * LAYERS * WIDTH * 4 + (2 * LAYERS + 3) * 1000**2 * 8  # 265 MB: words, and numbers of their pairs
 UNBOUND = 1 << 40
 
 SCRIPT = """
@@ -55,9 +56,10 @@ resource.setrlimit(kind, (held + room, held + room))  # files that are mapped co
 settings = {"max_memory": max_memory, "recipe": Recipe(epochs=1)}
 labels = [] if command in ("retrieval", "import") else [["AB"[len(w) % 2] for w in words] for words in thing.sentences]
 try:
-    if command == "compare":
+    if command.startswith("compare"):
         bound = {"max_memory": None if max_memory >= 1 << 40 else max_memory}
-        found = compare([thing], measures="cka", groups=3, workers=1, progress=False, **bound).frame
+        measures = "rsa" if command == "compare samples" else "cka"
+        found = compare([thing], measures=measures, groups=3, workers=1, progress=False, **bound).frame
     elif command in ("probe", "describe labels"):
         lengths = command == "describe labels"
         found = probe(thing, labels, seeds=1, subsets=False, description_length=lengths, **settings).frame
@@ -139,6 +141,17 @@ def test_a_comparison_keeps_within_its_memory(store):
     assert kept.returncode == 0, kept.stderr
     assert int(kept.stdout) == LAYERS**2
     without = run("compare", store.path, room, UNBOUND)
+    assert "out of memory" in without.stderr, "the limit limits nothing"
+
+
+@pytest.mark.slow
+def test_a_comparison_of_sampled_words_keeps_within_its_memory_or_says_what_it_needs(store):
+    room = 4 * SAMPLED // 3
+    kept = run("compare samples", store.path, room, SAMPLED)
+    assert kept.returncode == 0, kept.stderr
+    refused = run("compare samples", store.path, SAMPLED // 2, SAMPLED // 2)
+    assert "refused: The step 'rsa' of 6,000 words × 12 layers needs" in refused.stderr
+    without = run("compare samples", store.path, SAMPLED // 2, UNBOUND)
     assert "out of memory" in without.stderr, "the limit limits nothing"
 
 

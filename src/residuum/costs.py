@@ -185,7 +185,7 @@ def evaluation_step(
     return Step("measures", seconds, replicates, memory=3 * held, disk=replicates * held)
 
 
-def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int) -> Step:
+def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int, memory: int) -> Step:
     """A measure of the sampled words themselves, which one process takes for each replicate."""
     width = max(1, round(float(np.mean(widths))))
     rng = np.random.default_rng(0)
@@ -194,7 +194,7 @@ def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int
     per_pair = max(three - 3 * one, 0.0) / 6
     per_layer = max(one - per_pair, 0.0)
     n = len(widths)
-    return Step(measure, replicates * (per_layer * n + per_pair * n**2), memory=4 * sample * sum(widths))
+    return Step(measure, replicates * (per_layer * n + per_pair * n**2), memory=memory)
 
 
 def clustering_step(n_neurons: int, memory: int) -> Step:

@@ -29,6 +29,7 @@ from residuum.models import (
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+_MODEL_FILES = ("*.safetensors", "config.json", "token*.json", "vocab*", "merges.txt", "*.model", "*_token*.json")
 TOLERANCE = 1e-5  # by how much a model may differ after it was written and read again
 
 
@@ -56,8 +57,8 @@ def load_whole(
 
 
 def files_fingerprint(model: str | Path) -> str:
-    """A hash of the weights and the config of a local model, so that another one of that name is told from it."""
-    files = sorted(p for p in Path(model).glob("*") if p.suffix == ".safetensors" or p.name == "config.json")
+    """A hash of a local model's weights, config and tokenizer, so that another one of that name is told from it."""
+    files = sorted({path for pattern in _MODEL_FILES for path in Path(model).glob(pattern) if path.is_file()})
     return xxhash.xxh3_64_hexdigest("".join(map(checksum, files)).encode()) if files else ""
 
 

@@ -1,14 +1,19 @@
 """`compare` on whole models: the same numbers as two arrays, whatever the memory, the workers and the source."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from residuum.activations.extraction import extract
 from residuum.comparison import compare, estimates
+from residuum.comparison.memory import check_memory
 from residuum.comparison.passes import cut_into_groups
 from residuum.corpus import Corpus
-from residuum.errors import DataError, SettingError, StoreError
+from residuum.engine import Engine
+from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
 from residuum.maths.similarity import MEASURES, similarity
 from residuum.models import load_model
 
@@ -87,11 +92,34 @@ def test_any_number_of_workers_gives_the_same_table(workers, stores, whole):
 def test_less_memory_means_more_passes_and_the_same_table(stores, whole):
     needed = 3 * 8 * 16 * 16 * 36 + 8 * 512 * 16 * 8
     room = needed // 2 + 8 * 512 * 64
-    tight = compare(stores, measures=FROM_ARRAYS, groups=5, null=True, workers=1, max_memory=room, progress=False)
-    expected = whole.frame[whole.frame["measure"].isin(FROM_ARRAYS)].reset_index(drop=True)
+    measures = [name for name in FROM_ARRAYS if MEASURES[name].source == "moments"]
+    tight = compare(stores, measures=measures, groups=5, null=True, workers=1, max_memory=room, progress=False)
+    expected = whole.frame[whole.frame["measure"].isin(measures)].reset_index(drop=True)
     pd.testing.assert_frame_equal(tight.frame, expected, rtol=1e-10, atol=1e-12)
-    with pytest.raises(SettingError, match="max_memory is 0 MB, but reading alone needs"):
-        compare(stores, max_memory=1000, workers=1, progress=False)
+    with pytest.raises(MemoryLimitError, match=r"max_memory is 0.5 MB, but reading alone needs 0.5 MB"):
+        compare(stores, max_memory=520_000, workers=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("measures", "room", "step"), [("rsa", 2_000_000, "rsa"), ("cka", 400_000, "contexts and sample")]
+)
+def test_what_cannot_be_cut_and_does_not_fit_is_refused_by_name(measures, room, step, stores):
+    settings = {"measures": measures, "groups": 3, "workers": 1, "progress": False}
+    with pytest.raises(MemoryLimitError, match=rf"The step '{step}' of \d+ words × 8 layers needs .* lower --sample"):
+        compare(stores, max_memory=room, **settings)
+    assert len(compare(stores, max_memory=100_000_000, **settings).frame)
+
+
+def test_attention_of_a_long_sentence_is_refused_before_it_is_read():
+    source = SimpleNamespace(
+        sentences=[["w"] * 1000, ["v"] * 10], layers=[0, 1, 2], widths=[8] * 3, n_heads=12, unit="word"
+    )
+    groups = cut_into_groups([1000, 10], 2)
+    settings = (["attention_js"], {}, True, False, 1000, 0, Engine(), 1_000_000_000, Path())
+    check_memory(estimates.Plan([source], groups, *settings))
+    source.n_heads = 24
+    with pytest.raises(MemoryLimitError, match="The step 'attention' of 1,010 words × 3 layers needs"):
+        check_memory(estimates.Plan([source], groups, *settings))
 
 
 def test_a_killed_run_goes_on_with_other_memory(stores, tmp_path, monkeypatch):

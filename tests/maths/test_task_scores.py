@@ -1,7 +1,8 @@
-"""Scores of whole tasks against scikit-learn, scipy and spans counted by hand."""
+"""Scores of whole tasks against scikit-learn, scipy, seqeval and spans counted by hand."""
 
 import numpy as np
 import pytest
+import seqeval.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -94,6 +95,23 @@ def conlleval_spans(tags):
 
 
 TAGS = st.lists(st.sampled_from(["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))]), max_size=12)
+
+
+@st.composite
+def tagged_sentences(draw):
+    """True and predicted tags of some sentences."""
+    tag = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))])
+    lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+    return [[[draw(tag) for _ in range(n)] for n in lengths] for _ in range(2)]
+
+
+@given(tagged_sentences())
+def test_against_seqeval(sentences):
+    truth, predicted = sentences
+    found = span_scores(predicted, truth)
+    for name in ("precision", "recall", "f1"):
+        score = getattr(seqeval.metrics, f"{name}_score")(truth, predicted, zero_division=0)
+        assert found[f"span_{name}"] == pytest.approx(float(score))
 
 
 @given(TAGS)

@@ -245,6 +245,11 @@ def test_a_random_twin_scores_beside_all_neurons_and_each_layer(labelled, tmp_pa
         redundancy(store, random_twin=True, progress=False)
 
 
+def test_parts_for_probes_are_refused_where_there_is_no_task(labelled, tmp_path):
+    with pytest.raises(SettingError, match="tested on the dev and test part, and without a task there are none"):
+        redundancy(labelled[0], dev=tmp_path / "dev.conllu", test=tmp_path / "test.conllu", progress=False)
+
+
 def test_clusters_of_one_store_are_found_on_its_training_sentences(labelled, tasked):
     store, _ = labelled
     assert tasked.run.summary["words"] == tasked.run.config["examples"]["train"] < store.n_rows

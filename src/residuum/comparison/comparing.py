@@ -20,6 +20,7 @@ from residuum.comparison.estimates import (
     moment_estimates,
     side_pass,
 )
+from residuum.comparison.memory import check_memory
 from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences
 from residuum.comparison.tables import curve_table, layer_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
@@ -129,6 +130,7 @@ def compare(
             scratch=folder.absolute(),  # workers may be at home elsewhere
             products=products,
         )
+        check_memory(plan)
         run = _measure(plan, config, left_out, progress)
     if out is not None:
         write_run(out, run)
@@ -188,8 +190,7 @@ def _checked(
 
 def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) -> Run:
     words = sum(group.words for group in plan.groups)
-    has_attention = bool(plan.of("attention") or plan.of("attention moments"))
-    rounds = 1 + has_attention + (len(plan.passes()) if plan.of("moments") else 0)
+    rounds = 1 + plan.has_attention + (len(plan.passes()) if plan.of("moments") else 0)
     with tqdm(total=words * rounds, unit=" words", disable=None if progress else True, leave=False) as bar:
         context, sample, sizes = side_pass(plan, bar.update)
         estimates: dict[str, Estimate] = {}
@@ -200,7 +201,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
             estimates |= found
         if plan.of("arrays"):
             estimates |= array_estimates(plan, sample, sizes)
-        if has_attention:
+        if plan.has_attention:
             found, uniform = attention_estimates(plan, bar.update)
             estimates |= found
     similarity = similarity_table(plan, {measure: estimates[measure] for measure in plan.measures})
@@ -211,7 +212,7 @@ def _measure(plan: Plan, config: dict[str, Any], left_out: str, progress: bool) 
         "groups": len(plan.groups),
         **({"dead neurons": sum(dead)} if dead is not None else {}),
         **({"words sampled": len(sample[0])} if plan.of("arrays") else {}),
-        **({"uniform attention rows": uniform} if has_attention else {}),
+        **({"uniform attention rows": uniform} if plan.has_attention else {}),
         **({"left out": left_out} if left_out else {}),
     }
     tables = {

@@ -9,6 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from residuum.comparison.estimates import Plan
+from residuum.comparison.memory import array_bytes, attention_bytes, side_bytes
 from residuum.comparison.passes import PIECE_WORDS, Group, frequent_types, group_attention, group_side, read_pieces
 from residuum.costs import Cost, Step, array_step, evaluation_step, moments_step
 from residuum.engine import MOST_TASKS
@@ -27,8 +28,9 @@ def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
     if plan.of("moments"):
         steps += _moments(plan, words, tasks, replicates)
     for measure in plan.of("arrays"):
-        steps.append(array_step(measure, plan.widths, min(plan.sample, words), replicates + plan.null))
-    if plan.of("attention") or plan.of("attention moments"):
+        sampled, times = min(plan.sample, words), replicates + plan.null
+        steps.append(array_step(measure, plan.widths, sampled, times, memory=array_bytes(plan)))
+    if plan.has_attention:
         steps.append(_attention(plan, words, tasks))
     names = ", ".join(source.name for source in plan.sources)
     what = f"{names}: {words:,} {plan.sources[0].unit}s × {len(plan.widths)} layers"
@@ -38,7 +40,7 @@ def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
 def _side(plan: Plan, words: int, tasks: int) -> Step:
     types = frequent_types(plan.sources[0].sentences) if plan.sources[0].unit == "word" else {}
     seconds = _per_word(plan, lambda group: group_side(plan.sources, group, types, np.zeros(0, np.int64)))
-    return Step("contexts and sample", seconds * words, _tasks(plan, tasks), memory=8 * len(types) * sum(plan.widths))
+    return Step("contexts and sample", seconds * words, _tasks(plan, tasks), memory=side_bytes(plan))
 
 
 def _moments(plan: Plan, words: int, tasks: int, replicates: int) -> list[Step]:
@@ -59,7 +61,7 @@ def _moments(plan: Plan, words: int, tasks: int, replicates: int) -> list[Step]:
 def _attention(plan: Plan, words: int, tasks: int) -> Step:
     measures = [*plan.of("attention"), *plan.of("attention moments")]
     seconds = _per_word(plan, lambda group: group_attention(plan.sources, group, measures))
-    return Step("attention", seconds * words, _tasks(plan, tasks))
+    return Step("attention", seconds * words, _tasks(plan, tasks), memory=attention_bytes(plan))
 
 
 def _tasks(plan: Plan, tasks: int) -> int:

@@ -28,7 +28,7 @@ from residuum.comparison.passes import (
     sample_rows,
 )
 from residuum.engine import Engine, reduce_tasks, run_tasks, tree_height
-from residuum.errors import SettingError, StoreError
+from residuum.errors import MemoryLimitError, StoreError
 from residuum.maths import attention, contexts
 from residuum.maths.attention import HEAD_MEASURES
 from residuum.maths.contexts import ContextSums
@@ -90,6 +90,16 @@ class Plan:
         """The measures that are made from moments, arrays, attention or attention moments."""
         return [measure for measure in self.measures if MEASURES[measure].source == source]
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether attention is read."""
+        return bool(self.of("attention") or self.of("attention moments"))
+
+    @property
+    def sampled_words(self) -> int:
+        """The words whose activations themselves are kept."""
+        return min(self.sample, sum(group.words for group in self.groups)) if self.of("arrays") else 0
+
     def options_for(self, measures: Sequence[str]) -> dict[str, Any]:
         """The options that these measures know."""
         known = {option for measure in measures for option in MEASURES[measure].options}
@@ -106,8 +116,8 @@ class Plan:
         copies = 2 + tree_height(max(map(len, self.parts))) + readers * (1 if readers == 1 else 3)
         room = (self.max_memory - buffers) // copies
         if room <= 0:
-            raise SettingError(
-                f"max_memory is {self.max_memory / 1e6:.0f} MB, but reading alone needs {buffers / 1e6:.0f} MB; "
+            raise MemoryLimitError(
+                f"max_memory is {self.max_memory / 1e6:.1f} MB, but reading alone needs {buffers / 1e6:.1f} MB; "
                 "allow more, or use fewer workers or layers."
             )
         return plan_passes(self.widths, room)

@@ -190,8 +190,7 @@ def redundancy(
         options = {**reading, "activations": place, "workers": workers, "fresh": fresh, "progress": progress}
         twin = None
         if task is None and (data is None or _is_text(data)):
-            if random_twin is not None and random_twin is not False:
-                raise SettingError("Probes are compared with the random twin, and without a task there are none.")
+            _check_without_task(random_twin, reading)
             store, splits = whole_store(source, data, split=split, **options), None  # pyright: ignore[reportArgumentType]
         else:
             splits = labelled_splits(source, data, task or "labels", seed=seed, **options)  # pyright: ignore[reportArgumentType]
@@ -213,6 +212,17 @@ def redundancy(
         if out is not None:
             write_run(out, run)
     return Redundancy(run)
+
+
+def _check_without_task(random_twin: Twin, reading: Mapping[str, Any]) -> None:
+    """Refuse what only probes would use."""
+    if random_twin is not None and random_twin is not False:
+        raise SettingError("Probes are compared with the random twin, and without a task there are none.")
+    if parts := [part for part in ("dev", "test") if reading.get(part) is not None]:
+        raise SettingError(
+            f"Probes are tested on the {' and '.join(parts)} part, and without a task there are none. Give the task, "
+            "or only the text that the clusters shall be made of."
+        )
 
 
 def _is_text(data: Any) -> bool:

@@ -147,9 +147,12 @@ def _kit(
                 raise SettingError(f"{what} {found}, but the scale sample uses what ships; choose small to use it.")
         return Kit(scale, _named(given or [_teacher()]), SampleData(scale, seed), out, device, seed, fresh)
     if data is None:
-        raise SettingError(f"The scale {scale.name} needs data: a folder with {', '.join(document.needs)}.")
+        raise SettingError(
+            f"The scale {scale.name} needs data (--data): a folder with {', '.join(document.needs)}; found none."
+        )
     if not given and scale.name == "small":
-        raise SettingError(f"The scale small needs models, such as {', '.join(list(document.models)[:2])}; found none.")
+        named = ", ".join(list(document.models)[:2])
+        raise SettingError(f"The scale small needs models (--models), such as {named}; found none.")
     chosen = _named(given or list(document.models))
     return Kit(scale, chosen, GivenData(Path(data), scale, seed, tuple(tasks)), out, device, seed, fresh)
 
