@@ -27,14 +27,13 @@ from residuum import diff, extract, probe, prune, read_corpus
 from residuum.finetuning.seeds import Recipe, prepare
 from residuum.surgery import layer_count
 from residuum.tasks import TaskCorpora, named_task, read_task
-from residuum.training import ShuffledBatches
 from residuum.tuning.collation import Collator
 from residuum.tuning.freezing import apply_frozen, parse_frozen
 from residuum.tuning.heads import load_with_head
-from residuum.tuning.learning import LearningSettings, learn, task_loss
+from residuum.tuning.learning import LearningSettings, learn, task_loss, training_batches
 from residuum.tuning.predicting import score_part
 
-BATCH, STEPS, ROUNDS = 8, 16, 3
+BATCH, STEPS, ROUNDS = 8, 16, 6
 FREEZES = {"full": (None, False), "frozen": ("bottom:6", False), "cached": ("bottom:6", True)}
 EXAMPLES, EPOCHS = 1000, 1.0  # of the comparison of accuracies
 SENTENCES, TASKS, DROPS = 1000, ("upos", "xpos", "deprel", "Number"), ("top:2", "bottom:2")  # of the difference
@@ -108,7 +107,7 @@ def plain_training(lesson):
     """The same steps written out; the lower half has no gradients and all else is transformers' own."""
     network, _ = load_with_head(gte_small(), lesson.problem, seed=0)
     apply_frozen(network, parse_frozen("bottom:6", layer_count(network)))
-    batches = ShuffledBatches(lesson.train.examples, BATCH, seed=0, collate=lesson.collate_train)
+    batches = training_batches(lesson, LearningSettings(batch_size=BATCH), seed=0)
     learning = [p for p in network.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learning, lr=5e-5, weight_decay=0.0)
     steps = int(EPOCHS * batches.per_epoch)

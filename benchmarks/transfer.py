@@ -26,13 +26,12 @@ from measure import THREADS, data, in_fresh_process, line, report
 if TYPE_CHECKING:
     from residuum.tasks import TaskCorpora
 
-TASKS = {
-    "upos": (("treebanks", "UD_English-EWT"), 3.0),  # where the data is, and the speed-up that is claimed
-    "chunk": (("token", "conll2000"), 2.0),
-    "sst2": (("glue", "SST-2"), None),
+TASKS = {  # where the data is, the speed-up that is claimed, and what layers and neurons may lose on dev: within 3 %
+    "upos": (("treebanks", "UD_English-EWT"), 3.0, (0.015, 0.0125)),
+    "chunk": (("token", "conll2000"), 2.0, (0.015, 0.0125)),
+    "sst2": (("glue", "SST-2"), None, (0.005, 0.005)),  # 400 sentences of dev tell no more than a point or two
 }
 TUNED = {"sst2": 4000}  # tasks whose model is fine-tuned first, and the sentences that it learns from
-LAYER_LOSS, NEURON_LOSS = 0.015, 0.0125  # on dev: together within the 3 % that may be lost on the test part
 
 
 def main() -> None:
@@ -52,7 +51,8 @@ def main() -> None:
 def claims(model: str, task: str, found: dict[str, float]) -> list[bool]:
     name = f"{model} {task}"
     print(
-        f"   {name}: oracle {found['oracle']:.4f}, layers up to {found['layer']:.0f}, {found['neurons']:.0f} neurons, "
+        f"   {name}: oracle {found['oracle']:.4f}, layers up to {found['layer']:.0f} {found['layers_score']:.4f}, "
+        f"{found['neurons']:.0f} neurons "
         f"{found['score']:.4f} ({found['low']:.4f}–{found['high']:.4f}), {found['ms']:.2f} ms a sentence, "
         f"full {found['full_ms']:.2f} ms; speed-up interval {found['speed_low']:.2f}–{found['speed_high']:.2f}"
     )
@@ -103,13 +103,14 @@ def measure(model: str, task: str, limit: str) -> None:
             corpora,
             task,
             Path(folder, "small"),
-            layer_loss=LAYER_LOSS,
-            neuron_loss=NEURON_LOSS,
+            layer_loss=TASKS[task][2][0],
+            neuron_loss=TASKS[task][2][1],
             narrow=True,
             progress=False,
         )
     summary, steps = result.run.summary, result.frame.set_index("step")
     seconds = result.run.tables["seconds"].set_index("step")["seconds"]
+    layers = steps.loc["layers"]
     narrow = steps.loc["narrowed"] if "narrowed" in steps.index else {"test": float("nan"), "ms": float("nan")}
     report(
         oracle=summary["oracle"],
@@ -119,6 +120,7 @@ def measure(model: str, task: str, limit: str) -> None:
         share=summary["share of oracle"],
         share_neurons=summary["share of neurons"],
         layer=summary["layers"],
+        layers_score=float(layers["test"]),
         neurons=summary["neurons"],
         speed=summary["speed-up"][0],
         speed_low=summary["speed-up"][1],

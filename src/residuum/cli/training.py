@@ -75,6 +75,7 @@ def finetune(
     warmup: Annotated[float, typer.Option(help="Share of the steps (or, from 1, steps) that it rises.")] = 0.0,
     weight_decay: Annotated[float, typer.Option(help="Of matrices; biases and norms are not decayed.")] = 0.0,
     accumulation: Annotated[int, typer.Option(help="Batches whose gradients make one step.", min=1)] = 1,
+    by_length: Annotated[bool, typer.Option(help="Batches of sequences of like length: little padding.")] = True,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"], typer.Option(help="What the model computes in.")
     ] = "float32",
@@ -109,6 +110,7 @@ def finetune(
         warmup=warmup,
         weight_decay=weight_decay,
         accumulation=accumulation,
+        by_length=by_length,
         precision=precision,
         evaluate_every=evaluate_every,
     )

@@ -16,6 +16,7 @@ from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
 from residuum.differences.changes import change_table, likeness_table, with_depth
+from residuum.differences.loads import clustering_load, probing_load, similarity_load
 from residuum.differences.models import ReadModel
 from residuum.differences.probing import probe_tasks, steps_at_once
 from residuum.differences.settings import Settings
@@ -83,24 +84,23 @@ class Work:
         return steps_at_once([_size(store) for store in readings], self.max_memory, max(trees))
 
     def _steps(self) -> dict[str, Callable[[_Manner], Run]]:
-        """What is to be done, the longest first; a step that was finished before is only read.
-
-        Similarities grow with the square of all models' layers, and nothing else could run beside them at the end.
-        """
-        readings = [
-            (f"probes-{m}-{t}", store, self.texts[t])
-            for m, model in enumerate(self.models)
-            for t, store in enumerate(model.stores)
-        ]
-        readings.sort(key=lambda reading: _size(reading[1]), reverse=True)
+        """What is to be done, the longest first; a step that was finished before is only read."""
         firsts = [model.stores[0] for model in self.models]
-        probes = {name: partial(_probed, self.steps, name, s, text, self.settings) for name, s, text in readings}
-        clusters = {f"clusters-{m}": store for m, store in enumerate(firsts)}
-        return {
-            "similarity": partial(_compared, self.steps, firsts, self.settings),
-            **probes,
-            **{name: partial(_clustered, self.steps, name, store, self.clusters) for name, store in clusters.items()},
+        steps = {
+            "similarity": (
+                similarity_load(firsts, self.settings),
+                partial(_compared, self.steps, firsts, self.settings),
+            )
         }
+        for m, model in enumerate(self.models):
+            for t, (store, text) in enumerate(zip(model.stores, self.texts, strict=True)):
+                name = f"probes-{m}-{t}"
+                work = partial(_probed, self.steps, name, store, text, self.settings)
+                steps[name] = (probing_load(store, text, self.settings), work)
+            name = f"clusters-{m}"
+            steps[name] = (clustering_load(firsts[m]), partial(_clustered, self.steps, name, firsts[m], self.clusters))
+        ordered = sorted(steps.items(), key=lambda step: step[1][0], reverse=True)
+        return {name: work for name, (_, work) in ordered}
 
     def _task_tables(self, probed: list[list[Run]]) -> dict[str, pd.DataFrame]:
         """The tables of all models and tasks, and the change from the base."""

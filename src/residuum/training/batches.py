@@ -14,6 +14,7 @@ from residuum.errors import SettingError
 Item = TypeVar("Item")
 
 STRETCH = 50  # batches that are sorted by length together
+STRETCHES = 4  # that an epoch has at least: one that was sorted as a whole would hold the same batches as all others
 
 
 class Batches(Protocol):
@@ -69,7 +70,7 @@ class ShuffledBatches(Generic[Item]):
         order = generator.permutation(len(self.items))
         if self.lengths is None:
             return order
-        stretch = self.size * STRETCH
+        stretch = self.size * max(1, min(STRETCH, len(order) // (STRETCHES * self.size)))
         borrowed = -epoch * len(order) % self.size  # what the last batch of the epoch before takes from this one
         for start in range(borrowed, len(order), stretch):
             part = order[start : start + stretch]

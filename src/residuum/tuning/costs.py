@@ -11,12 +11,12 @@ from torch import nn
 
 from residuum.corpus import Corpus
 from residuum.costs import Step, spread, timed
-from residuum.training import ShuffledBatches, process_count
+from residuum.training import process_count
 from residuum.training.costs import rehearse, training_step
 from residuum.training.processes import evaluating
 from residuum.tuning.collation import Collator
 from residuum.tuning.encoding import Part
-from residuum.tuning.learning import LearningSettings, Lesson, learning_losses
+from residuum.tuning.learning import LearningSettings, Lesson, learning_losses, training_batches
 from residuum.tuning.predicting import BATCH, Logits, read_part
 
 LEARNT = 512
@@ -60,7 +60,7 @@ def learning_step(
 
     `teaching` are `extra` and `task_weight`, as `learn` takes them.
     """
-    batches = ShuffledBatches(lesson.train.examples, settings.batch_size, seed=seed, collate=lesson.collate_train)
+    batches = training_batches(lesson, settings, seed)
     per_epoch = sizes.train / settings.batch_size
     plan = settings.for_training(per_epoch, lesson.problem.metrics[0], seed, process_count())
     losses = learning_losses(

@@ -25,7 +25,7 @@ from residuum.training import (
     train,
 )
 from residuum.tuning.collation import Batch, Collator
-from residuum.tuning.encoding import IGNORED, Part
+from residuum.tuning.encoding import IGNORED, Example, Part
 from residuum.tuning.predicting import Logits, score_part
 from residuum.tuning.problems import Problem
 
@@ -38,7 +38,8 @@ ESTIMATE_AFTER = 10  # steps after which the time of all others is told
 class LearningSettings:
     """How a task is learnt; the defaults are those of Wu et al. (2020, appendix D) and of transformers.
 
-    `evaluate_every` counts steps; None is once an epoch.
+    `evaluate_every` counts steps; None is once an epoch. `by_length` makes batches of sequences of like length, drawn
+    from shuffled stretches, so that little is padding; without it they are drawn from all, as there.
     """
 
     epochs: float = 3.0
@@ -52,6 +53,7 @@ class LearningSettings:
     precision: str = "float32"
     evaluate_every: int | None = None
     checkpoint_every: int = 500
+    by_length: bool = True
     report_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -116,7 +118,7 @@ def learn(
     made from the batch and the logits to `task_weight` times that of the task. `scored`, by default the first reader,
     answers the development part. `say` is told how long all will take once a few steps are done.
     """
-    batches = ShuffledBatches(lesson.train.examples, settings.batch_size, seed=seed, collate=lesson.collate_train)
+    batches = training_batches(lesson, settings, seed)
     plan = settings.for_training(batches.per_epoch, lesson.problem.metrics[0], seed, process_count())
     first = next(next(iter(modules.values())).parameters())
 
@@ -137,6 +139,14 @@ def learn(
         fresh=fresh,
         progress=progress,
     )
+
+
+def training_batches(lesson: Lesson, settings: LearningSettings, seed: int) -> ShuffledBatches[Example]:
+    """The batches of a lesson, shuffled by the seed."""
+    examples = lesson.train.examples
+    longest = [max(len(sequence.ids) for sequence in example.sequences) for example in examples]
+    lengths = longest if settings.by_length else None
+    return ShuffledBatches(examples, settings.batch_size, seed=seed, lengths=lengths, collate=lesson.collate_train)
 
 
 def task_loss(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
