@@ -110,7 +110,6 @@ def measure(model: str, task: str, limit: str) -> None:
         )
     summary, steps = result.run.summary, result.frame.set_index("step")
     seconds = result.run.tables["seconds"].set_index("step")["seconds"]
-    layers = steps.loc["layers"]
     narrow = steps.loc["narrowed"] if "narrowed" in steps.index else {"test": float("nan"), "ms": float("nan")}
     report(
         oracle=summary["oracle"],
@@ -120,7 +119,7 @@ def measure(model: str, task: str, limit: str) -> None:
         share=summary["share of oracle"],
         share_neurons=summary["share of neurons"],
         layer=summary["layers"],
-        layers_score=float(layers["test"]),
+        layers_score=float(steps.loc["LayerSelector", "test"]),
         neurons=summary["neurons"],
         speed=summary["speed-up"][0],
         speed_low=summary["speed-up"][1],

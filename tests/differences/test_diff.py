@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,10 @@ import residuum
 from residuum.comparison.estimates import Plan
 from residuum.corpus import Corpus
 from residuum.differences import diff, work
+from residuum.differences.loads import clustering_load, probing_load, similarity_load
 from residuum.differences.probing import steps_at_once
+from residuum.differences.settings import Settings
+from residuum.differences.texts import read_texts
 from residuum.engine import run_tasks
 from residuum.errors import MemoryLimitError, StoreError
 from residuum.maths.probing import Recipe
@@ -203,6 +207,17 @@ def test_models_are_probed_beside_each_other_where_no_workers_are_asked_for(mode
     for name in ("scores", "minimal", "selection"):
         numbers = [run.tables[name].select_dtypes("number") for run in (again.run, result.run)]
         pd.testing.assert_frame_equal(*numbers, check_exact=False, rtol=0.02, atol=0.02)
+
+
+def test_what_takes_longest_begins_first_probes_of_many_classes_or_similarities_of_many_layers():
+    words = [[f"w{10 * line + place}" for place in range(10)] for line in range(20)]
+    tagged = Corpus("tagged", words, labels={"many": words, "two": [["ab"[len(w) % 2] for w in own] for own in words]})
+    many, two = (read_texts(tagged, task)[0] for task in ("many", "two"))
+    stores = [SimpleNamespace(widths=[384] * 7, n_rows=17_000)]
+    assert probing_load(stores[0], many, Settings()) > similarity_load(stores, Settings())
+    assert similarity_load(stores * 20, Settings()) > probing_load(stores[0], many, Settings())
+    assert probing_load(stores[0], many, Settings()) > probing_load(stores[0], two, Settings())
+    assert clustering_load(stores[0]) < similarity_load(stores, Settings())
 
 
 def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):

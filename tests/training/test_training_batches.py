@@ -104,11 +104,21 @@ def test_sorting_by_length_loses_nothing(lengths, size, epoch):
 
 
 def test_batches_by_length_hold_like_lengths_in_every_epoch_and_come_in_random_order():
-    lengths = [1 + (7 * item) % 97 for item in range(203)]
-    batches = ShuffledBatches(range(203), 8, lengths=lengths, seed=1)
+    lengths = [1 + (7 * item) % 97 for item in range(1603)]
+    batches = ShuffledBatches(range(1603), 8, lengths=lengths, seed=1)
     spans = [
-        max(map(lengths.__getitem__, batch)) - min(map(lengths.__getitem__, batch)) for batch in map(batches, range(75))
+        max(map(lengths.__getitem__, batch)) - min(map(lengths.__getitem__, batch))
+        for batch in map(batches, range(600))
     ]
     assert sorted(spans)[len(spans) * 8 // 10] <= 8, "four of five batches are of nearly one length"
-    means = [sum(map(lengths.__getitem__, batches(position))) for position in range(25)]
+    means = [sum(map(lengths.__getitem__, batches(position))) for position in range(50)]
     assert means != sorted(means)
+
+
+def test_a_small_set_sorted_by_length_still_has_other_batches_in_every_epoch():
+    batches = ShuffledBatches(range(64), 8, lengths=list(range(64)), seed=0)
+    epochs = [{frozenset(batches(8 * epoch + place)) for place in range(8)} for epoch in range(2)]
+    assert epochs[0] != epochs[1]
+    free = ShuffledBatches(range(64), 8, seed=0)
+    spreads = [sum(max(batch) - min(batch) for batch in own) for own in (epochs[0], map(free, range(8)))]
+    assert spreads[0] < 0.8 * spreads[1], "batches by length are no more alike than others"
