@@ -2,7 +2,7 @@
 
     RESIDUUM_DATA=… RESIDUUM_MODELS=… python benchmarks/finetuning.py
 
-gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The three trainings take
+gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The trainings take
 turns, some steps each, so that a disturbance hits all alike. `accuracy` compares a cached training with a plain loop
 whose lower half autograd leaves alone on the whole development part of SST-2.
 
@@ -34,14 +34,19 @@ from residuum.tuning.learning import LearningSettings, learn, task_loss, trainin
 from residuum.tuning.predicting import score_part
 
 BATCH, STEPS, ROUNDS = 8, 16, 6
-FREEZES = {"full": (None, False), "frozen": ("bottom:6", False), "cached": ("bottom:6", True)}
+MODES = {  # what is frozen, whether its outputs are cached, whether batches are of like length
+    "shuffled": (None, False, False),
+    "full": (None, False, True),
+    "frozen": ("bottom:6", False, True),
+    "cached": ("bottom:6", True, True),
+}
 EXAMPLES, EPOCHS = 1000, 1.0  # of the comparison of accuracies
 SENTENCES, TASKS, DROPS = 1000, ("upos", "xpos", "deprel", "Number"), ("top:2", "bottom:2")  # of the difference
 
 
 def main() -> None:
     times = in_fresh_process(__file__, "times")
-    print("   " + ", ".join(f"{mode} {times[mode] * 1e3:.0f} ms a step" for mode in FREEZES), flush=True)
+    print("   " + ", ".join(f"{mode} {times[mode] * 1e3:.0f} ms a step" for mode in MODES), flush=True)
     print(f"   filling the cache takes {times['fill'] * 1e3:.0f} ms for the examples of a step, once")
     scores = {side: in_fresh_process(__file__, "accuracy", side)["accuracy"] for side in ("cached", "reference")}
     print("   accuracy " + ", ".join(f"{side} {score:.4f}" for side, score in scores.items()))
@@ -53,6 +58,7 @@ def main() -> None:
     ratio = shared["seconds"] / (apart["extract"] + apart["probe"])
     holds = [
         line("diff of three models over four tasks / an extraction and a probing pass of each", ratio, 1.2),
+        line("throughput, batches of like length / shuffled", times["shuffled"] / times["full"], 1.3, at_least=True),
         line("throughput, bottom half frozen / full", times["full"] / times["frozen"], 1.7, at_least=True),
         line("the same with its outputs cached", times["full"] / times["cached"], 2.5, at_least=True),
         line("the same over three epochs, filling the cache included", whole, 2.0, at_least=True),
@@ -66,22 +72,26 @@ def measure_times() -> None:
     corpora = sst2(limit=600)
     with tempfile.TemporaryDirectory() as folder:
         prepared, preparing = {}, {}
-        for mode, (freeze, cache) in FREEZES.items():
+        for mode, (freeze, cache, _) in MODES.items():
             started = time.perf_counter()
             prepared[mode] = prepare(recipe(freeze, cache), corpora, Path(folder), 0, "cpu")
             preparing[mode] = time.perf_counter() - started
         rounds = [
-            {mode: seconds_a_step(*prepared[mode], Path(folder) / mode) for mode in FREEZES} for _ in range(ROUNDS)
+            {
+                mode: seconds_a_step(*prepared[mode], Path(folder) / mode, by_length)
+                for mode, (_, _, by_length) in MODES.items()
+            }
+            for _ in range(ROUNDS)
         ]
-    best = {mode: min(times[mode] for times in rounds) for mode in FREEZES}
+    best = {mode: min(times[mode] for times in rounds) for mode in MODES}
     n_filled = len(prepared["cached"][1]["train"]) + len(prepared["cached"][1]["dev"])
     fill = max(preparing["cached"] - preparing["frozen"], 0.0)
     report(**best, fill=fill / n_filled * BATCH)
 
 
-def seconds_a_step(pupil, parts, lesson, out: Path) -> float:
+def seconds_a_step(pupil, parts, lesson, out: Path, by_length: bool) -> float:
     """Some steps through the training loop: reading the batch, both passes, clipping and the optimiser."""
-    settings = LearningSettings(epochs=STEPS * BATCH / len(parts["train"]), batch_size=BATCH)
+    settings = LearningSettings(epochs=STEPS * BATCH / len(parts["train"]), batch_size=BATCH, by_length=by_length)
     modules = {"model": pupil.network}
     training = learn(modules, [pupil.logits], lesson, settings, out, fresh=True, progress=False, device="cpu")
     return training.progress.seconds / training.steps
