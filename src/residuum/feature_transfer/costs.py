@@ -19,7 +19,8 @@ from residuum.vocabularies import Vocabulary
 SAMPLE = 64  # sentences that are timed
 CURVE_SAMPLE = 32  # the same for every layer by itself: one batch
 CURVE_REPEATS = 2
-REPEATS = 7
+REPEATS, FEWEST_REPEATS = 7, 3
+ENOUGH = 15.0  # seconds after which a slow model is not timed again, if it was so often
 
 Seconds = Float[np.ndarray, "repeat 2"]
 Costs = dict[int, dict[str, float]]
@@ -57,10 +58,16 @@ def neurons_within(cost: Mapping[str, float], n_rows: int, n_bytes: float) -> in
 
 
 def in_turns(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Seconds:
-    """Seconds of both in every repeat; they take turns, so that what else the machine does meanwhile meets both."""
+    """Seconds of both in every repeat; they take turns, so that what else the machine does meanwhile meets both.
+
+    Long work is repeated less often.
+    """
     for work in (slow, fast):  # the first calls fill caches
         work()
-    return np.array([[_seconds(slow), _seconds(fast)] for _ in range(repeats)])
+    times: list[list[float]] = []
+    while len(times) < repeats and (len(times) < FEWEST_REPEATS or np.sum(times) < ENOUGH):
+        times.append([_seconds(slow), _seconds(fast)])
+    return np.array(times)
 
 
 def speed_up(times: Seconds) -> Interval:
@@ -76,8 +83,11 @@ def classifier_speed_up(slow: Classifier, fast: Classifier, n_rows: int = 10_000
 
 
 def sentence_milliseconds(predictor: Predictor, sample: Corpus, repeats: int = 3) -> float:
-    """Milliseconds of a sentence, text in and label out, at the best of some repeats."""
-    return 1e3 * min(_seconds(lambda: predictor.predict_corpus(sample)) for _ in range(repeats)) / len(sample)
+    """Milliseconds of a sentence, text in and label out, at the best of some repeats; one that is long is enough."""
+    times = [_seconds(lambda: predictor.predict_corpus(sample))]
+    while len(times) < repeats and sum(times) < ENOUGH / REPEATS:
+        times.append(_seconds(lambda: predictor.predict_corpus(sample)))
+    return 1e3 * min(times) / len(sample)
 
 
 def sampled(corpus: Corpus, size: int = SAMPLE) -> Corpus:
