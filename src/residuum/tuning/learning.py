@@ -134,7 +134,7 @@ def learn(
         parameters=parameters,
         evaluate=evaluate,
         after_step=_after_step(after_step, _Clock(plan, batches.per_epoch, say) if say and is_main_process() else None),
-        config=config,
+        config={**(config or {}), "by_length": settings.by_length},
         device=device,
         fresh=fresh,
         progress=progress,
