@@ -51,7 +51,7 @@ def cosine_ranks(
     of zeros has cosine 0 with all.
     """
     source, target = unit_rows(source), unit_rows(target)
-    counter = RankCounter((source * target).sum(dim=1))
+    counter = RankCounter(torch.einsum("pn,pn->p", source, target))  # a product of all would be as large as one of them
     for rows in _ranges(len(source), block[0]):
         for columns in _ranges(len(target), block[1]):
             counter.update(rows, columns, source[rows] @ target[columns].T)
