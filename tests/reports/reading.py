@@ -48,7 +48,7 @@ def open_as(page: Page, path: Path, reader: tuple[int, bool], *, draw_all: bool 
     page.open(path, width=width, dark=dark, touch=width < 600, draw_all=draw_all)
 
 
-def read_through(page: Page, folder: Path) -> int:
+def read_through(page: Page, folder: Path, *, has_map: bool = True) -> int:
     """Do all that a reader does, with files into an empty folder; how many sections there are, front and settings too.
 
     Nothing that is done may be complained about.
@@ -57,7 +57,8 @@ def read_through(page: Page, folder: Path) -> int:
     for link in links:
         click_through(page, link)
     see_every_figure(page)
-    hover_a_map(page)
+    if has_map:
+        hover_a_map(page)
     assert page.run(UNSORTED) == []
     download_a_figure(page, folder)
     assert page.errors == []
