@@ -8,6 +8,7 @@ from residuum.errors import ModelError, SettingError
 from residuum.models import find_blocks, probe_batch
 from residuum.surgery import (
     embedding_modules,
+    files_fingerprint,
     freeze,
     keep_layers,
     kept_layers,
@@ -159,3 +160,16 @@ def test_shared_blocks_cannot_be_frozen_one_by_one(tiny_folder):
         freeze(network, [1], embeddings=True)
     freeze(network, [], embeddings=True)
     assert not network.embeddings.word_embeddings.weight.requires_grad
+
+
+def test_a_local_model_is_known_by_its_weights_config_and_tokenizer_and_by_nothing_else(tmp_path):
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "special_tokens_map.json", "result.json"):
+        (tmp_path / name).write_text(name)
+    known = files_fingerprint(tmp_path)
+    (tmp_path / "result.json").write_text("another run")
+    assert files_fingerprint(tmp_path) == known
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "special_tokens_map.json"):
+        (tmp_path / name).write_text("changed")
+        assert files_fingerprint(tmp_path) != known
+        (tmp_path / name).write_text(name)
+    assert files_fingerprint(tmp_path) == known

@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,6 +219,11 @@ def test_what_takes_longest_begins_first_probes_of_many_classes_or_similarities_
     assert similarity_load(stores * 20, Settings()) > probing_load(stores[0], many, Settings())
     assert probing_load(stores[0], many, Settings()) > probing_load(stores[0], two, Settings())
     assert clustering_load(stores[0]) < similarity_load(stores, Settings())
+    for text, first in ((many, "probes-0-0"), (two, "similarity")):
+        models = [SimpleNamespace(stores=stores)]
+        begun = work.Work(models, [text], Settings(), None, Path(), None, 1, False, print)._steps()
+        assert next(iter(begun)) == first
+        assert set(begun) == {"similarity", "probes-0-0", "clusters-0"}
 
 
 def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):

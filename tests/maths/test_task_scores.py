@@ -94,15 +94,15 @@ def conlleval_spans(tags):
     return found
 
 
-TAGS = st.lists(st.sampled_from(["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))]), max_size=12)
+TAG = st.sampled_from(["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))])
+TAGS = st.lists(TAG, max_size=12)
 
 
 @st.composite
 def tagged_sentences(draw):
     """True and predicted tags of some sentences."""
-    tag = st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))])
     lengths = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
-    return [[[draw(tag) for _ in range(n)] for n in lengths] for _ in range(2)]
+    return [[[draw(TAG) for _ in range(n)] for n in lengths] for _ in range(2)]
 
 
 @given(tagged_sentences())

@@ -28,8 +28,8 @@ def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
     if plan.of("moments"):
         steps += _moments(plan, words, tasks, replicates)
     for measure in plan.of("arrays"):
-        sampled, times = min(plan.sample, words), replicates + plan.null
-        steps.append(array_step(measure, plan.widths, sampled, times, memory=array_bytes(plan)))
+        matrices = replicates + plan.null
+        steps.append(array_step(measure, plan.widths, min(plan.sample, words), matrices, memory=array_bytes(plan)))
     if plan.has_attention:
         steps.append(_attention(plan, words, tasks))
     names = ", ".join(source.name for source in plan.sources)

@@ -5,8 +5,6 @@ These parts are not cut: where one does not fit, the comparison is refused befor
 
 from __future__ import annotations
 
-import numpy as np
-
 from residuum.comparison.estimates import Plan
 from residuum.comparison.passes import PIECE_WORDS, frequent_types
 from residuum.costs import Cost, Step, within
@@ -50,8 +48,7 @@ def array_bytes(plan: Plan) -> int:
 def attention_bytes(plan: Plan) -> int:
     """Weights of the sentences that are read at once, those of the longest in some copies, and sums of all heads."""
     heads = sum(source.n_heads for source in plan.sources for layer in source.layers if layer > 0)
-    lengths = np.array([len(words) for words in plan.sources[0].sentences], dtype=np.int64)
-    longest = int(lengths.max())
+    longest = max(map(len, plan.sources[0].sentences))
     read = max(longest, PIECE_WORDS) * longest * heads * FLOAT32
     measures = len(plan.of("attention")) + 1  # one more for the moments
     groups = len(plan.groups) + 2 if plan.intervals else 2
