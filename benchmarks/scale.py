@@ -68,7 +68,10 @@ def main(sentences: int = 4000) -> None:
 
 
 def predicted_lines(ratios: dict[str, float]) -> list[bool]:
-    return [line(f"{name}: predicted and measured", max(ratio, 1 / ratio), 1.2) for name, ratio in ratios.items()]
+    return [
+        line(f"{name}: " + ("predicted / measured" if ratio > 1 else "measured / predicted"), max(ratio, 1 / ratio), 1.2)
+        for name, ratio in ratios.items()
+    ]
 
 
 def only_predict(sentences: int = 4000) -> None:

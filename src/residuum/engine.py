@@ -7,14 +7,15 @@ one changes a result.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import chain, pairwise
 from threading import Thread
@@ -38,6 +39,8 @@ MOST_TASKS = FAN**2
 """The most tasks that one sum is cut into, so that merging stays small beside them."""
 AHEAD = 2
 """Tasks given to a cluster for each of its threads, so that none waits for the next."""
+MAPPED, HELD = 32 << 20, 64 << 20
+"""Bytes from which on a tensor has pages of its own, and freed bytes that a worker keeps for the next ones."""
 WATCH = 1.0
 """Seconds after which a worker looks again whether the process that it works for is there."""
 SECONDS = 30
@@ -219,7 +222,7 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
     # Processes that have grown or waited long are replaced, which is meant. Where warnings are errors, the thread that
     # gives notice of it would die and leave all others waiting.
     warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-    start: dict[str, Any] = {"initializer": _end_with, "initargs": (os.getpid(),)}
+    start: dict[str, Any] = {"initializer": _become_worker, "initargs": (os.getpid(),)}
     with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1, **start):
         # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
         results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
@@ -232,8 +235,9 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
             ) from error
 
 
-def _end_with(owner: int) -> None:
+def _become_worker(owner: int) -> None:
     """Let this worker end soon after the process that it works for: one that was killed cannot tell it to."""
+    _keep_freed_memory()
 
     def watch() -> None:
         while os.getppid() == owner:
@@ -243,6 +247,19 @@ def _end_with(owner: int) -> None:
     Thread(target=watch, daemon=True).start()
 
 
+@cache
+def _keep_freed_memory() -> None:
+    """Let this process use freed memory again; the sizes are those to which glibc grows by itself.
+
+    Dask has its workers, and all that are begun beside them, give back at once whatever is freed
+    (MALLOC_TRIM_THRESHOLD_). Each tensor's pages would be new ones, which makes reading a text half as long again.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another libc has other ways
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, MAPPED)  # M_MMAP_THRESHOLD
+        mallopt(-1, HELD)  # M_TRIM_THRESHOLD
+
+
 def _submitter(client: Client) -> Callable[..., Future]:
     return partial(client.submit, _on_worker, pure=False)
 
@@ -250,6 +267,7 @@ def _submitter(client: Client) -> Callable[..., Future]:
 def _on_worker(task: Callable[..., Result], *arguments: Any) -> Result:
     # Not taken back afterwards: another thread of this worker may be in the middle of a task.
     threadpool_limits(1)
+    _keep_freed_memory()
     return task(*arguments)
 
 

@@ -354,10 +354,8 @@ def clear_loading_errors(name: str) -> Iterator[None]:
     """Say in one line what transformers found wrong with a model's folder or name."""
     from safetensors import SafetensorError
 
+    check_folder_or_name(name)
     path = Path(name)
-    looks_local = path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
-    if looks_local and not path.exists():
-        raise ModelError(f"{name} does not exist; expected a model folder or a hub name such as 'owner/model'.")
     try:
         yield
     except ResiduumError:
@@ -373,6 +371,13 @@ def clear_loading_errors(name: str) -> Iterator[None]:
                 f"{name} holds no model.safetensors (found: {', '.join(found) or 'nothing'}).{hint}"
             ) from error
         raise ModelError(f"Cannot load {name}: {reason}") from error
+
+
+def check_folder_or_name(name: str) -> None:
+    """Refuse what is written as a path where no folder is."""
+    looks_local = Path(name).is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
+    if looks_local and not Path(name).exists():
+        raise ModelError(f"{name} does not exist; expected a model folder or a hub name such as 'owner/model'.")
 
 
 def short_name(name_or_path: str | Path) -> str:

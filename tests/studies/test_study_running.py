@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.cli.studies import STUDIES
-from residuum.errors import CorpusError, SettingError, StoreError
+from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.results import Run, finished_run, write_run
 from residuum.studies import documents
 from residuum.studies.declarations import GLUE, Claim, Data, Document, Exhibit, Load, Printed, Step, step_name
@@ -197,6 +197,7 @@ def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypa
         ),
         ({"scale": "small", "data": "no-such", "models": "m"}, CorpusError, "no-such is no folder; expected one with"),
         ({"models": ["m", "m"]}, SettingError, "2 models but 1 names"),
+        ({"models": ["./no-such"]}, ModelError, "./no-such does not exist; expected a model folder or a hub name"),
     ],
 )
 def test_mistakes_are_named(chain, tmp_path, options, error, message):

@@ -165,8 +165,10 @@ def _teacher() -> Path:
 
 def _named(models: Sequence[str | Path]) -> dict[str, str]:
     """Models by their short names."""
-    from residuum.models import short_name
+    from residuum.models import check_folder_or_name, short_name
 
+    for model in models:
+        check_folder_or_name(str(model))
     named = {short_name(model): str(model) for model in models}
     if len(named) < len(models):
         raise SettingError(f"Found {len(models)} models but {len(named)} names; give folders of different names.")
