@@ -88,14 +88,12 @@ def measure_times() -> None:
             started = time.perf_counter()
             prepared[mode] = prepare(recipe(freeze, cache), corpora, Path(folder), 0, "cpu")
             preparing[mode] = time.perf_counter() - started
-        rounds = [
-            {
-                mode: seconds_a_step(*prepared[mode], Path(folder) / mode, by_length)
-                for mode, (_, _, by_length) in MODES.items()
-            }
-            | {peer: seconds_of_the_trainer(prepared["full"][2], folder, by_length) for peer, by_length in PEERS.items()}
-            for _ in range(ROUNDS)
-        ]
+        rounds: list[dict[str, float]] = [{} for _ in range(ROUNDS)]
+        for times in rounds:
+            for mode, (_, _, by_length) in MODES.items():
+                times[mode] = seconds_a_step(*prepared[mode], Path(folder) / mode, by_length)
+            for peer, by_length in PEERS.items():
+                times[peer] = seconds_of_the_trainer(prepared["full"][2], folder, by_length)
     best = {mode: min(times[mode] for times in rounds) for mode in (*MODES, *PEERS)}
     n_filled = len(prepared["cached"][1]["train"]) + len(prepared["cached"][1]["dev"])
     fill = max(preparing["cached"] - preparing["frozen"], 0.0)

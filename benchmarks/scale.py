@@ -68,10 +68,8 @@ def main(sentences: int = 4000) -> None:
 
 
 def predicted_lines(ratios: dict[str, float]) -> list[bool]:
-    return [
-        line(f"{name}: " + ("predicted / measured" if ratio > 1 else "measured / predicted"), max(ratio, 1 / ratio), 1.2)
-        for name, ratio in ratios.items()
-    ]
+    directions = {True: "predicted / measured", False: "measured / predicted"}
+    return [line(f"{name}: {directions[r > 1]}", max(r, 1 / r), 1.2) for name, r in ratios.items()]
 
 
 def only_predict(sentences: int = 4000) -> None:

@@ -1,10 +1,14 @@
 """A real Dask cluster of two processes on loopback gives what one process gives, also when a worker is killed."""
 
 import os
+import platform
 import signal
+import subprocess
+import sys
 import threading
 import time
 from itertools import cycle, islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +79,17 @@ def fail():
     raise DataError("No words.")
 
 
+def pages_of_tensors():
+    """The new pages that 50 tensors of 4 MB ask for, one after another: hundreds each where nothing is used again."""
+    import resource
+
+    np.ones(1 << 20, np.float32)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(1 << 20, np.float32)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
 def kill_a_worker(engine):
     victim = next(iter(engine.client.run(os.getpid).values()))
     os.kill(victim, signal.SIGKILL)
@@ -87,6 +102,18 @@ def test_results_come_in_order_and_sums_are_merged_there(cluster):
     told = []
     assert list(reduce_tasks(pow, groups, int.__add__, cluster, lambda *a: told.append(a))) == [7, 1, 2**20 - 1]
     assert len(told) == 24
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators have no such threshold")
+def test_a_worker_uses_freed_memory_again(cluster):
+    """Dask tells its workers not to; a process that is told so and left alone asks for every page anew."""
+    told = cluster.client.run(lambda: os.environ.get("MALLOC_TRIM_THRESHOLD_"))
+    assert set(told.values()) == {"65536"}
+    alone = "from test_cluster import pages_of_tensors; print(pages_of_tensors())"
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536", "PYTHONPATH": str(Path(__file__).parent)}
+    assert int(subprocess.check_output([sys.executable, "-c", alone], env=environment)) > 10_000
+    assert max(run_tasks(pages_of_tensors, [()], cluster)) < 2_000
+    assert max(run_tasks(pages_of_tensors, [(), ()], 2)) < 2_000  # processes begun beside a cluster
 
 
 @pytest.mark.slow

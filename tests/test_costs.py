@@ -96,12 +96,19 @@ def test_sizes_are_said_as_one_would():
     assert [size(n) for n in (3_100_000, 2.5e9, 1.02e14)] == ["3 MB", "2.5 GB", "102.0 TB"]
 
 
-def test_moments_grow_with_words_and_with_the_square_of_the_layers(monkeypatch):
-    chunk = {1: 2.0, 3: 9.0}  # a = 1 for each layer, b = 1 for each pair: 1 + 1, 3 + 6
-    monkeypatch.setattr("residuum.costs._chunk_seconds", lambda widths, products: chunk[len(widths)])
+def test_moments_grow_with_words_with_tasks_and_with_the_pairs_of_layers(monkeypatch):
+    measured = []
+
+    def seconds(work, times=3):
+        measured.append(work)
+        return 1.5 if len(measured) % 2 else 3.0  # of a task with one chunk, and with three more: 1 + ½ a chunk
+
+    monkeypatch.setattr("residuum.costs._quickest", seconds)
     step = moments_step("sums", [64] * 5, words=1024, tasks=3, engine=ONE)
-    assert step.seconds == pytest.approx(2 * (5 + 15))
+    assert step.seconds == pytest.approx(2 * 0.5 + 3 * 1)
     assert step.memory == 15 * 64 * 64 * 8 + 512 * 8 * 320
+    monkeypatch.setattr("residuum.costs.SCATTER", 3 * 64 * 64 * 8)  # two layers: three pairs of fifteen
+    assert moments_step("sums", [64] * 5, 1024, 3, ONE).seconds == pytest.approx(5 * (2 * 0.5 + 3 * 1))
 
 
 def test_measures_grow_with_replicates():
@@ -113,7 +120,7 @@ def test_measures_grow_with_replicates():
 
 def test_clustering_grows_with_the_square_of_the_neurons(monkeypatch):
     monkeypatch.setattr("residuum.costs._quickest", lambda work, times=3: 1.0)
-    assert clustering_step(5000, 7).seconds == pytest.approx(25.0)
+    assert clustering_step(5000, 7).seconds == pytest.approx(6.25)
     assert clustering_step(5000, 7).memory == 7
 
 

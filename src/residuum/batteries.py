@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,12 @@ from residuum.maths.targets import ControlTask, Target, class_target, number_tar
 
 TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
-OVERHEAD = 1e-3
+OVERHEAD = 3e-4
 """Seconds of a step that do not grow with the probes."""
+FEW_STEPS, MORE_STEPS = 4, 20
+"""The steps whose difference tells the speed of training."""
+SAMPLE_WIDTH, SAMPLE_CLASSES, MOST_SAMPLED = 1024, 16, 256
+"""The neurons of a layer, the classes and the largest batch that it is measured with."""
 CELL_WEIGHTS = 1_000_000
 """Weights that are worth a task of their own: the words that it gathers for them cost little beside these."""
 
@@ -393,13 +397,23 @@ def _width(probe: Probe, n_neurons: int) -> int:
     return len(probe.neurons)
 
 
+@cache
 def seconds_per_weight(batch: int, threads: int | None = None) -> float:
-    """Of one step: two products (prediction, gradient) of `batch` multiply-adds, and Adam, as long as both again."""
-    a, b = np.ones((512, 512), np.float32), np.ones((512, batch), np.float32)
-    times = []
+    """Of one step beside `OVERHEAD`, by a few steps of probes on each of four layers and on all of them."""
+    rng, size = np.random.default_rng(0), min(batch, MOST_SAMPLED)
+    x = rng.standard_normal((MORE_STEPS * size, 4 * SAMPLE_WIDTH), dtype=np.float32)
+    target = Target(rng.integers(0, SAMPLE_CLASSES, len(x)), tuple(map(str, range(SAMPLE_CLASSES))))
+    layers = [slice(i * SAMPLE_WIDTH, (i + 1) * SAMPLE_WIDTH) for i in range(4)]
+    probes = [Probe(TASK, neurons) for neurons in (None, *layers)]
+
+    def steps(n: int) -> float:
+        values = replace(target, values=target.values[: n * size])
+        start = time.perf_counter()
+        train_probes(x[: n * size], {TASK: values}, probes, Recipe(epochs=1, batch_size=size))
+        return time.perf_counter() - start
+
     with threadpool_limits(threads):
-        for _ in range(5):
-            start = time.perf_counter()
-            np.matmul(a, b)
-            times.append(time.perf_counter() - start)
-    return 4 * min(times) / a.size
+        few, more = (min(steps(n) for _ in range(3)) for n in (FEW_STEPS, MORE_STEPS))
+    n_weights = SAMPLE_CLASSES * sum(_width(probe, x.shape[1]) + 1 for probe in probes)
+    per_step = max((more - few) / (MORE_STEPS - FEW_STEPS) - OVERHEAD, 0.0)
+    return per_step / n_weights * batch / size

@@ -20,8 +20,12 @@ from residuum.maths.layer_blocks import scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
-TREE_NEURONS = 1000
-"""Neurons that are clustered to measure the speed of clustering."""
+TREE_NEURONS = 2000
+"""Neurons that are clustered to measure the speed of clustering: more than a cache holds the correlations of."""
+SCATTER = 1 << 27
+"""Bytes of sums that the speed of summing is measured with, at most: more than a cache holds."""
+MORE = 3
+"""Chunks of words that are summed besides a first one."""
 PRODUCT_SIDE = 1024
 """Rows and columns of the matrices whose product tells how many operations a second this machine does."""
 
@@ -154,19 +158,20 @@ def operations_a_second(seconds: float = 0.2) -> float:
 def moments_step(
     name: str, widths: Sequence[int], words: int, tasks: int, engine: Engine, products: str = "float64"
 ) -> Step:
-    """Second moments of all pairs of layers: words × (a Σ width + b Σ width × width), a and b measured.
+    """Second moments of all pairs of layers, by those of as many layers as `SCATTER` allows.
 
+    Each task begins and ends its sums, and each chunk of words is added to them; both grow with the pairs of neurons.
     `name` is what the step is called.
     """
-    width = max(1, round(float(np.mean(widths))))
-    area = scatter_bytes(widths) / 8
+    width, area = max(1, round(float(np.mean(widths)))), scatter_bytes(widths)
+    few = next(n for n in range(len(widths), 0, -1) if n == 1 or scatter_bytes([width] * n) <= SCATTER)
     with threadpool_limits(engine.threads):
-        one, three = (_chunk_seconds([width] * layers, products) for layers in (1, 3))
-    # one layer has 1 pair, three have 6 with themselves
-    per_area = max(three - 3 * one, 0.0) / (3 * width**2)
-    per_width = max(one - per_area * width**2, 0.0) / width
-    seconds = words / CHUNK * (per_area * area + per_width * sum(widths))
-    return Step(name, seconds, tasks, memory=scatter_bytes(widths) + 8 * CHUNK * sum(widths))
+        _summing([width] * few, 1, products)  # wakes the machine up
+        one, more = (_quickest(lambda n=n: _summing([width] * few, n, products), 2) for n in (1, 1 + MORE))
+    per_chunk = max(more - one, 0.0) / MORE
+    per_task = max(one - per_chunk, 0.0)
+    seconds = (words / CHUNK * per_chunk + tasks * per_task) * area / scatter_bytes([width] * few)
+    return Step(name, seconds, tasks, memory=area + 8 * CHUNK * sum(widths))
 
 
 def evaluation_step(
@@ -199,18 +204,28 @@ def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int
 
 def clustering_step(n_neurons: int, memory: int) -> Step:
     """The merge tree of all neurons, which one process makes: it grows with the square of their number."""
-    rng = np.random.default_rng(0)
     few = min(TREE_NEURONS, n_neurons)
-    correlation = np.atleast_2d(np.corrcoef(rng.standard_normal((few, 2 * few))))
-    seconds = _quickest(lambda: cluster_correlation(correlation.copy(), np.zeros(few, dtype=bool)), times=2)
+    correlation = _layered_correlation(few)
+    seconds = _quickest(lambda: cluster_correlation(correlation.copy(), np.zeros(few, dtype=bool)))
     return Step("clustering", seconds * (n_neurons / few) ** 2, memory=memory)
 
 
-def _chunk_seconds(widths: Sequence[int], products: str) -> float:
+def _layered_correlation(n_neurons: int, n_layers: int = 8) -> np.ndarray:
+    """Of neurons that are like those at their place a layer below; unlike noise, a tree of them is made quickly."""
+    rng = np.random.default_rng(0)
+    layers = [rng.standard_normal((-(-n_neurons // n_layers), 2 * n_neurons))]
+    while len(layers) < n_layers:
+        layers.append(0.9 * layers[-1] + 0.45 * rng.standard_normal(layers[0].shape))
+    return np.atleast_2d(np.corrcoef(np.concatenate(layers)[:n_neurons]))
+
+
+def _summing(widths: Sequence[int], chunks: int, products: str) -> None:
+    """What a task does with so many chunks of words."""
     accumulator = MomentsAccumulator(widths, products=products)
     layers = list(_random_layers(widths))
-    accumulator.update(layers)  # the first chunk also finds the shift
-    return _quickest(lambda: accumulator.update(layers))
+    for _ in range(chunks):
+        accumulator.update(layers)
+    accumulator.result()
 
 
 def _random_moments(widths: Sequence[int]) -> Moments:

@@ -47,10 +47,13 @@ def extraction_step(extraction: Extraction, engine: Engine) -> Step:
     """Reading and writing all words, by the time of a sample of sentences from all over the corpus."""
     shards = extraction.manifest().shards
     groups = list(extraction.groups(shards))
+    together = extraction.corpus.n_words // len(groups)
     with threadpool_limits(engine.threads):
-        first = _read_and_write(extraction, FIRST_WORDS)
-        together = extraction.corpus.n_words // len(groups)  # sorted by length as many as in a group, and padded so
-        per_word = _read_and_write(extraction, max(FIRST_WORDS, min(together, int(SECONDS / first))))
+        first = _read_and_write(_sample(extraction, FIRST_WORDS))
+        sample = _sample(extraction, max(FIRST_WORDS, min(together, int(SECONDS / first))))
+        # Sentences are sorted by length in their group: the fewer, the more padding.
+        padding = _tokens_a_word(_sample(extraction, together)) / _tokens_a_word(sample)
+        per_word = _read_and_write(sample) * padding
     copies = 2 if engine.alone else 1  # one group is read while another is written
     weights = 4 * extraction.model.n_parameters
     return Step(
@@ -62,18 +65,31 @@ def extraction_step(extraction: Extraction, engine: Engine) -> Step:
     )
 
 
-def _read_and_write(extraction: Extraction, n_words: int) -> float:
+def _read_and_write(extraction: Extraction) -> float:
     """Seconds a word."""
-    sample = _spread(extraction.corpus, n_words)
-    small = Extraction(extraction.model, sample, extraction.layers, extraction.settings)
-    start = time.perf_counter()
-    aligner = Aligner(small.model.tokenizer, small.model.window)
-    reading = GroupReading.begin(small, aligner, {0: Shard(0, len(sample))}, Room())
-    with only_first_layers(small.model, max(small.layers)), tempfile.TemporaryDirectory() as folder:
-        small.fill(reading.alignments, reading.buffers)
-        for index, shard, tensors in small.finished(reading, [0]):
+    start, text = time.perf_counter(), extraction.corpus
+    reading = GroupReading.begin(extraction, _aligner(extraction), {0: Shard(0, len(text))}, Room())
+    with only_first_layers(extraction.model, max(extraction.layers)), tempfile.TemporaryDirectory() as folder:
+        extraction.fill(reading.alignments, reading.buffers)
+        for index, shard, tensors in extraction.finished(reading, [0]):
             write_shard(Path(folder), index, shard, tensors)
-    return (time.perf_counter() - start) / max(1, sample.n_words)
+    return (time.perf_counter() - start) / max(1, text.n_words)
+
+
+def _tokens_a_word(extraction: Extraction) -> float:
+    """Tokens that the model reads, those of padding included, for each word of a group."""
+    text = extraction.corpus
+    alignments = extraction.align(_aligner(extraction), 0, len(text))
+    lengths = ([len(alignments[s].windows[v].ids) for s, v in batch] for batch in extraction.in_batches(alignments))
+    return sum(len(batch) * max(batch) for batch in lengths) / max(1, text.n_words)
+
+
+def _aligner(extraction: Extraction) -> Aligner:
+    return Aligner(extraction.model.tokenizer, extraction.model.window)
+
+
+def _sample(extraction: Extraction, n_words: int) -> Extraction:
+    return Extraction(extraction.model, _spread(extraction.corpus, n_words), extraction.layers, extraction.settings)
 
 
 def _spread(corpus: Corpus, n_words: int) -> Corpus:

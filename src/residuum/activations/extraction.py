@@ -270,10 +270,7 @@ class Extraction:
     def fill(self, alignments: list[Alignment], buffers: Buffers, bar: tqdm | None = None) -> None:
         """Run the model over all windows of some sentences, longest first, and fill the buffers."""
         position = self._position(alignments)
-        items = [(s, v) for s, a in enumerate(alignments) for v in range(len(a.windows)) if a.windows[v].ids]
-        sizes = [len(alignments[s].windows[v].ids) for s, v in items]
-        for chosen in batches(sizes, self.settings.batch_tokens, self.model.pads):
-            batch_items = [items[i] for i in chosen]
+        for batch_items in self.in_batches(alignments):
             segments = [self._segments(alignments[s], s, v, position, buffers) for s, v in batch_items]
             reading = self._forward([alignments[s].windows[v] for s, v in batch_items])
             buffers.put_hidden(reading.hidden, segments, _reduction(self.settings, position))
@@ -281,6 +278,13 @@ class Extraction:
                 buffers.put_attention(reading.attention, alignments, batch_items)
             if bar is not None:
                 bar.update(_words_done(alignments, batch_items))
+
+    def in_batches(self, alignments: list[Alignment]) -> Iterator[list[tuple[int, int]]]:
+        """The windows that are read together: the number of the sentence, and of the window in it."""
+        items = [(s, v) for s, a in enumerate(alignments) for v in range(len(a.windows)) if a.windows[v].ids]
+        sizes = [len(alignments[s].windows[v].ids) for s, v in items]
+        for chosen in batches(sizes, self.settings.batch_tokens, self.model.pads):
+            yield [items[i] for i in chosen]
 
     def _position(self, alignments: list[Alignment]) -> str:
         windows = [w for a in alignments for w in a.windows]
