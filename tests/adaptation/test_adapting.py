@@ -287,12 +287,14 @@ def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
         "--few-shot-learning-rate", "3e-3", "--reduction", "4", "--device", "cpu",
     ]  # fmt: skip
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert "freeze+0 in tr, k = 4: test accuracy" in result.output
+    assert "test accuracy, 4 examples of the target language, mean of 2 runs\nlanguage    tr\nfreeze+0" in result.output
     same = adapt(
         students[0], {"tr": students[1]}, task="sentence", out=tmp_path / "python", data=tmp_path / "data",
         strategy="freeze+0", few_shot=[4], draws=2, settings=QUICK, device="cpu", progress=False,
     )  # fmt: skip
     pd.testing.assert_frame_equal(read_run(out).tables["scores"], same.scores)
+    few = same.means.query("k == 4 and part == 'test' and metric == 'accuracy'")
+    assert same.table("test", k=4)["freeze+0"].tolist() == few["value"].tolist()
     scored = CliRunner().invoke(
         app,
         ["evaluate", "adapted", str(out / "freeze+0/seed-0"), str(tmp_path / "data/test-tr.tsv"), "--out",

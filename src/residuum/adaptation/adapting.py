@@ -51,9 +51,9 @@ class Adaptation(Result):
         """strategy, language, k, part, metric, value, low, high, n: over seeds and draws."""
         return self.run.tables["means"]
 
-    def table(self, part: str = "test") -> pd.DataFrame:
-        """Zero-shot scores, a row a language and a column a strategy."""
-        return strategy_table(self.means, self.run.summary["metric"], part)
+    def table(self, part: str = "test", k: int = 0) -> pd.DataFrame:
+        """Scores after k examples (none: zero-shot), a row a language and a column a strategy."""
+        return strategy_table(self.means, self.run.summary["metric"], part, k)
 
 
 def adapt(

@@ -25,9 +25,9 @@ def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def strategy_table(means: pd.DataFrame, metric: str, part: str) -> pd.DataFrame:
-    """Zero-shot scores, a row a language and a column a strategy; the last of several rows is their average."""
-    chosen = means.loc[(means["metric"] == metric) & (means["part"] == part) & (means["k"] == 0)]
+def strategy_table(means: pd.DataFrame, metric: str, part: str, k: int = 0) -> pd.DataFrame:
+    """Scores after k examples, a row a language and a column a strategy; the last of several rows is their average."""
+    chosen = means.loc[(means["metric"] == metric) & (means["part"] == part) & (means["k"] == k)]
     table = chosen.pivot(index="language", columns="strategy", values="value")
     table = table.loc[list(dict.fromkeys(chosen["language"])), list(dict.fromkeys(chosen["strategy"]))]
     if len(table) > 1:

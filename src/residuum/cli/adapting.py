@@ -15,6 +15,8 @@ from residuum.cli.options import Device, Estimate, Fresh, Limit, MaxMemory, Out,
 from residuum.errors import SettingError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from residuum.adaptation import Adaptation
 
 
@@ -194,12 +196,18 @@ def evaluate_adapted(
 
 
 def _show(result: Adaptation) -> None:
-    """The table of strategies, and a line for each few-shot score."""
+    """The tables of strategies: without examples of the target languages, and with k of them."""
     metric = result.run.summary["metric"]
     for part in ("dev", "test"):
         typer.echo(f"{part} {metric}, zero-shot")
-        typer.echo(result.table(part).set_index("language").T.to_string(float_format="{:.3f}".format))
-    few = result.means.query("k > 0 and part == 'test' and metric == @metric")
-    for row in few.to_dict("records"):
-        between = "" if row["n"] < 2 else f" ({row['low']:.3f} to {row['high']:.3f})"
-        typer.echo(f"{row['strategy']} in {row['language']}, k = {row['k']}: test {metric} {row['value']:.3f}{between}")
+        _echo_table(result.table(part))
+    runs = {row["k"]: row["n"] for row in result.means.to_dict("records") if row["k"] and row["part"] == "test"}
+    for k, n in sorted(runs.items()):
+        typer.echo(f"test {metric}, {k} examples of the target language" + (f", mean of {n} runs" if n > 1 else ""))
+        _echo_table(result.table("test", k))
+    if any(n > 1 for n in runs.values()):
+        typer.echo("Intervals over the runs are in the table `means`.")
+
+
+def _echo_table(table: pd.DataFrame) -> None:
+    typer.echo(table.set_index("language").T.to_string(float_format="{:.3f}".format))
