@@ -24,9 +24,10 @@ def test_fewer_examples_than_a_batch_are_one_batch():
 
 
 def test_what_is_given_holds_for_every_strategy():
-    settings = AdaptationSettings(epochs=3, learning_rate=1e-3)
-    found = {(s.epochs, s.learning_rate) for s in (settings.zero_shot(t, "xnli") for t in named_strategies("all"))}
-    assert found == {(3, 1e-3)}
+    settings = AdaptationSettings(epochs=3, learning_rate=1e-3, by_length=False)
+    learning = [settings.zero_shot(strategy, "xnli") for strategy in named_strategies("all")]
+    assert {(s.epochs, s.learning_rate, s.by_length) for s in learning} == {(3, 1e-3, False)}
+    assert not settings.few_shot(10).by_length
 
 
 @pytest.mark.parametrize(

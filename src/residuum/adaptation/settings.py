@@ -23,7 +23,7 @@ class AdaptationSettings:
     None is what the thesis takes: 10 epochs for XNLI, 20 for others; a learning rate of 2e-5 for full training, 1e-4
     for the parameter-efficient strategies, among which the thesis counts sparse-delta. `checkpoint` is the one with
     the `best` score on the source language's development part, or the `last`. An adapter is `reduction` times narrower
-    than a layer.
+    than a layer. `by_length` makes batches of like length, which is quicker; the thesis draws them from all examples.
     """
 
     epochs: float | None = None
@@ -33,6 +33,7 @@ class AdaptationSettings:
     weight_decay: float = 0.05
     clip: float | None = 1.0
     accumulation: int = 1
+    by_length: bool = True
     precision: str = "float32"
     max_length: int | None = 128
     checkpoint: str = "best"
@@ -80,6 +81,7 @@ class AdaptationSettings:
             weight_decay=self.weight_decay,
             clip=self.clip,
             accumulation=self.accumulation,
+            by_length=self.by_length,
             precision=self.precision,
             **others,
         )

@@ -84,6 +84,7 @@ def adapt(
     ] = None,
     weight_decay: Annotated[float, typer.Option(help="Of matrices; biases and norms are not decayed.")] = 0.05,
     warmup: Annotated[float, typer.Option(help="Share of the steps (or, from 1, steps) that the rate rises.")] = 0.1,
+    by_length: Annotated[bool, typer.Option(help="Batches of sequences of like length: little padding.")] = True,
     max_length: Annotated[int, typer.Option(help="Tokens of an example that are read.", min=8)] = 128,
     checkpoint: Annotated[
         Literal["best", "last"], typer.Option(help="Best on the source language's development part, or the last.")
@@ -140,6 +141,7 @@ def adapt(
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             warmup=warmup,
+            by_length=by_length,
             max_length=max_length,
             checkpoint=checkpoint,
             reduction=reduction,
