@@ -192,6 +192,15 @@ def test_against_scipy_the_intervals_are_students(run):
     assert run.means.query("k > 0")["low"].notna().all()
 
 
+@pytest.mark.parametrize(
+    ("metric", "low", "high"), [("span_f1", 0, 1), ("matthews", -1, 1), ("mean_squared_error", 0, 3.04)]
+)
+def test_intervals_end_where_the_metric_does(metric, low, high):
+    keys = {"strategy": "s", "language": "tr", "k": 5, "part": "test", "metric": metric}
+    found = mean_scores(pd.DataFrame([{**keys, "value": value} for value in (0.3, 0.7)])).iloc[0]
+    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.01)
+
+
 def test_the_report_shows_strategies_and_few_shot_curves(run):
     shown = section(read_run(run.out), str(run.out))
     assert [panel.title for panel in shown.panels] == [

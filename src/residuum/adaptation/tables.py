@@ -10,18 +10,20 @@ import pandas as pd
 from residuum.maths.statistics import jackknife
 
 KEYS = ["strategy", "language", "k", "part", "metric"]
+RANGES = dict.fromkeys(("pearson", "spearman", "matthews"), (-1.0, 1.0)) | {"mean_squared_error": (0.0, np.inf)}
+SHARE = (0.0, 1.0)  # the range of all other metrics
 
 
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """strategy, language, k, part, metric, value, low, high, n: the mean over seeds and draws.
 
     The interval is Student's, 95 %; draws of one seed share its first stage, so with one seed it tells how much the few
-    examples matter, not how much the seed does. One value alone has none.
+    examples matter, not how much the seed does. It ends where the metric does. One value alone has none.
     """
     rows = []
     for _, own in scores.groupby(KEYS, sort=False):
-        values = own["value"].to_numpy(dtype=float)
-        rows.append({**own.iloc[0][KEYS].to_dict(), **_interval(values), "n": len(values)})
+        values, keys = own["value"].to_numpy(dtype=float), own.iloc[0][KEYS].to_dict()
+        rows.append({**keys, **_interval(values, RANGES.get(keys["metric"], SHARE)), "n": len(values)})
     return pd.DataFrame(rows)
 
 
@@ -50,8 +52,9 @@ def below_each_other(tables: Sequence[tuple[dict[str, object], pd.DataFrame]]) -
     return pd.concat(led, ignore_index=True)
 
 
-def _interval(values: np.ndarray) -> dict[str, float]:
+def _interval(values: np.ndarray, bounds: tuple[float, float]) -> dict[str, float]:
     n, mean = len(values), float(values.mean())
     left_out = (values.sum() - values) / (n - 1) if n > 1 else values[:0]
     found = jackknife(np.asarray(mean), left_out)
-    return {"value": mean, "low": float(found.low), "high": float(found.high)}
+    low, high = np.clip([found.low, found.high], *bounds)
+    return {"value": mean, "low": float(low), "high": float(high)}
