@@ -78,7 +78,7 @@ def test_angular_distance_drops_neighbours(deep, corpus, tmp_path):
 
 
 def test_probe_gain_measures_what_each_layer_adds(deep, tmp_path):
-    treebank = sample("treebank", size=60)
+    treebank = sample("treebank", size=240)
     result = prune(deep, tmp_path, by="probe", drop=2, corpus=treebank, task="upos")
     values = result.frame.set_index("layer")["value"]
     dropped = values[~values.index.isin(result.kept)]
