@@ -236,7 +236,7 @@ def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ..
 
 
 def _become_worker(owner: int) -> None:
-    """Let this worker end soon after the process that it works for: one that was killed cannot tell it to."""
+    """Let this worker use freed memory again, and end soon after its owner: one that was killed cannot tell it to."""
     _keep_freed_memory()
 
     def watch() -> None:

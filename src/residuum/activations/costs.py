@@ -81,7 +81,7 @@ def _tokens_a_word(extraction: Extraction) -> float:
     text = extraction.corpus
     alignments = extraction.align(_aligner(extraction), 0, len(text))
     lengths = ([len(alignments[s].windows[v].ids) for s, v in batch] for batch in extraction.in_batches(alignments))
-    return sum(len(batch) * max(batch) for batch in lengths) / max(1, text.n_words)
+    return max(1, sum(len(batch) * max(batch) for batch in lengths)) / max(1, text.n_words)
 
 
 def _aligner(extraction: Extraction) -> Aligner:
