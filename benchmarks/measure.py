@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 THREADS = 2
 
 
-def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
+def in_fresh_process(script: str, *arguments: object) -> dict[str, Any]:
     """Run `script arguments`, which ends in `report(...)`, alone, and return what it reports."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, script, *map(str, arguments)]
@@ -29,7 +30,7 @@ def in_fresh_process(script: str, *arguments: object) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def report(**numbers: float) -> None:
+def report(**numbers: float | list[float]) -> None:
     """Print numbers and the peak memory of this process for `in_fresh_process`."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**numbers, "peak_mb": peak}))
