@@ -4,10 +4,10 @@
 
 gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The trainings take
 turns, some steps each, so that a disturbance hits all alike; a ratio is the median over the rounds. The peer is full
-fine-tuning with the Trainer of transformers and its own shuffled batches. How much of a gain is freezing alone, the last
-two ratios tell: against the Trainer on the very batches of like length that we train on, and against our own full
-fine-tuning, which has these batches and a shortened last block as well. `accuracy` compares a cached training with a
-plain loop whose lower half autograd leaves alone on the whole development part of SST-2.
+fine-tuning with the Trainer of transformers and its own shuffled batches. How much of the gain is freezing alone, the
+ratios to the Trainer on the very batches of like length that we train on tell, and those to our own full fine-tuning,
+which has these batches and a shortened last block as well. `accuracy` compares a cached training with a plain loop
+whose lower half autograd leaves alone on the whole development part of SST-2.
 
 `diff` must share its work: all-MiniLM-L6-v2 (6 layers × 384) and two prunings of it over four tasks of EWT, against one
 extraction and one probing pass of each model (every layer and all of them, task and control task, three seeds).
