@@ -138,12 +138,23 @@ def test_a_folder_with_one_text_needs_no_split(tmp_path):
 
 
 def test_a_folder_with_two_files_of_a_split_is_not_guessed(tmp_path):
-    file(tmp_path, "train.tsv", "text\na\n")
+    file(tmp_path, "sample_train.tsv", "text\na\n")
     file(tmp_path, "msr_paraphrase_train.txt", "a\n")
     with pytest.raises(
-        CorpusError, match=r"has 2 files of the split 'train'; .* msr_paraphrase_train\.txt, train\.tsv"
+        CorpusError, match=r"has 2 files of the split 'train'; .* msr_paraphrase_train\.txt, sample_train\.tsv"
     ):
         read_corpus(tmp_path, split="train")
+    file(tmp_path, "train.tsv", "text\nb\n")
+    file(tmp_path, "train.txt", "c\n")
+    with pytest.raises(CorpusError, match=r"has 2 files of the split 'train'; .* train\.tsv, train\.txt"):
+        read_corpus(tmp_path, split="train")
+
+
+def test_the_file_that_is_called_by_the_split_alone_is_the_split(tmp_path):
+    file(tmp_path, "dev.tsv", "text\na\n")
+    file(tmp_path, "sample_dev.tsv", "text\nb\n")
+    assert read_corpus(tmp_path, split="validation").sentences == [["a"]]
+    assert read_corpus(tmp_path, split="sample_dev").sentences == [["b"]]
 
 
 def test_a_folder_without_text_is_reported(tmp_path):

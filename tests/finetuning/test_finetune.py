@@ -202,14 +202,14 @@ finetune(sys.argv[1], "sentence", sys.argv[2], data=sample("polarity", size=40),
 def test_killed_and_started_again_it_ends_with_the_same_bits(tiny_folder, tmp_path):
     command = [sys.executable, "-c", RUN, str(tiny_folder("bert"))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    killed = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment, stderr=subprocess.DEVNULL)
     subprocess.run([*command, str(tmp_path / "whole")], env=environment, check=True, capture_output=True)
+    killed = subprocess.Popen([*command, str(tmp_path / "killed")], env=environment, stderr=subprocess.DEVNULL)
     progress = tmp_path / "killed" / "checkpoints"
     deadline = time.monotonic() + 120
     while killed.poll() is None and not list(progress.glob("*/progress.json")) and time.monotonic() < deadline:
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    assert killed.wait() == -signal.SIGKILL, "it ended before it could be killed"
     subprocess.run([*command, str(tmp_path / "killed")], env=environment, check=True, capture_output=True)
     whole, resumed = (weights(tmp_path / name) for name in ("whole", "killed"))
     assert whole.keys() == resumed.keys()

@@ -44,20 +44,28 @@ def chosen_file(path: Path, split: str | None) -> Path:
                 f"split is {split!r}, but {path} is one file; a split is chosen from a folder or dataset."
             )
         return path
-    files = sorted(file for file in path.iterdir() if may_be_text(file))
-    matching = [file for file in files if split is None or is_of_split(file, split)]
+    matching = files_of_split(path, split)
     if len(matching) == 1:
         return matching[0]
     of_split = "" if split is None else f" of the split {split!r}"
     found = "no file" if not matching else f"{len(matching)} files"
-    names = [file.name for file in matching or files]
+    names = [file.name for file in matching or files_of_split(path, None)]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     raise CorpusError(f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}.")
 
 
+def files_of_split(folder: Path, split: str | None) -> list[Path]:
+    """The texts of a folder that are of the split; where `dev.tsv` and `sample_dev.tsv` are, `dev.tsv` alone."""
+    files = sorted(file for file in folder.iterdir() if may_be_text(file))
+    if split is None:
+        return files
+    matching = [file for file in files if is_of_split(file, split)]
+    return [file for file in matching if len(_words(bare_name(file))) == len(_words(split))] or matching
+
+
 def has_split(path: Path, split: str) -> bool:
     """Whether a folder has a file of the split."""
-    return path.is_dir() and any(may_be_text(file) and is_of_split(file, split) for file in path.iterdir())
+    return path.is_dir() and bool(files_of_split(path, split))
 
 
 def detect_format(path: Path) -> str:
@@ -86,9 +94,13 @@ def may_be_text(file: Path) -> bool:
 
 def is_of_split(file: Path, split: str) -> bool:
     """Whether the name of a file tells that it is of the split; of `dev_matched` it must tell both."""
-    told = re.split(r"[-_.]", bare_name(file))
-    asked = re.split(r"[-_.]", split)
+    told = _words(bare_name(file))
+    asked = _words(split)
     return all(not next((names for names in _SPLITS if part in names), {part}).isdisjoint(told) for part in asked)
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[-_.]", name)
 
 
 def _is_conllu(rows: list[list[str]]) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from residuum.corpus import read_corpus
-from residuum.corpus.detection import is_of_split, may_be_text
+from residuum.corpus.detection import files_of_split
 from residuum.errors import CorpusError, SettingError
 from residuum.files import checksum
 from residuum.studies.scales import Scale
@@ -166,8 +166,7 @@ class GivenData:
 
     def _has_training(self, folder: Path) -> bool:
         """Whether exactly one file is the training part, so that it is known which one is meant."""
-        files = folder.iterdir() if folder.is_dir() else []
-        return sum(may_be_text(file) and is_of_split(file, "train") for file in files) == 1
+        return folder.is_dir() and len(files_of_split(folder, "train")) == 1
 
     def _folder(self, name: str) -> Path:
         if not (self.root / name).is_dir():
