@@ -29,6 +29,7 @@ def study_run(name: str = "similarity") -> Run:
             "findings": pd.DataFrame(findings),
             "cases": pd.DataFrame(cases).assign(agrees=[row["value"] > 0 for row in cases]),
             "exhibits": pd.DataFrame([_exhibit()]),
+            "trained": pd.DataFrame([_trained(), _trained(left_out="top:2", score=0.7), _trained(task="stsb")]),
             "steps": pd.DataFrame([{"step": "compare", "title": "Layers", "command": "compare", "seconds": 1.5}]),
         },
         environment={"python": "3.11"},
@@ -66,3 +67,20 @@ def _finding(verdict: str, value: float | None) -> dict[str, object]:
 def _exhibit() -> dict[str, object]:
     row = {"document": "Figure 1", "shows": "Layers", "step": "compare", "command": "compare"}
     return {**row, "table": "similarity", "rows": 128}
+
+
+def _trained(task: str = "sst2", left_out: str = "", score: float = 0.9) -> dict[str, object]:
+    accuracy = task == "sst2"
+    return {
+        "model": "teacher",
+        "task": task,
+        "left_out": left_out,
+        "frozen": "",
+        "metric": "accuracy" if accuracy else "pearson",
+        "score": score,
+        "low": score - 0.05 * accuracy,
+        "high": score + 0.05 * accuracy,
+        "majority": 0.5 if accuracy else float("nan"),
+        "seeds": 1,
+        "learnt": 900,
+    }

@@ -34,7 +34,7 @@ def test_what_the_numbers_leave_open_is_folded_away():
 
 
 def test_the_cases_of_a_finding_are_drawn_against_its_bound():
-    (panel,) = section(study_run()).panels
+    panel, _ = section(study_run()).panels
     drawn = ["holds", "does not hold", "unclear"]
     assert [view.where["finding"] for view in panel.views] == [sentence(verdict) for verdict in drawn]
     figure = panel.views[1].figure
@@ -44,6 +44,21 @@ def test_the_cases_of_a_finding_are_drawn_against_its_bound():
     assert figure.layout.shapes[0].x0 == 0.0
     assert list(figure.layout.yaxis.ticktext) == ["teacher, upos", "teacher, &lt;deprel&gt;"]
     assert not any(math.isnan(value) for value in trace.x)
+
+
+def test_what_was_trained_is_drawn_task_by_task_against_the_majority():
+    _, panel = section(study_run()).panels
+    sst2, stsb = panel.views
+    assert list(sst2.figure.layout.yaxis.ticktext) == ["teacher", "teacher, without top:2"]
+    assert list(sst2.figure.data[0].x) == pytest.approx([0.9, 0.7])
+    assert sst2.figure.layout.shapes[0].x0 == 0.5
+    assert not stsb.figure.layout.shapes, "a correlation is not read against the most frequent label"
+
+
+def test_a_study_that_trained_nothing_has_no_such_panel():
+    run = study_run()
+    del run.tables["trained"]
+    assert [panel.title for panel in section(run).panels] == ["Every finding, case by case"]
 
 
 def test_several_studies_are_counted_together():

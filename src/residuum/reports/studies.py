@@ -21,12 +21,15 @@ COLUMNS = {
     "exhibits": ("document", "shows", "step", "command", "table", "rows"),
     "steps": ("step", "title", "command", "seconds"),
 }
+TRAINED = ("model", "task", "left_out", "frozen", "metric", "score", "low", "high", "majority", "seeds", "learnt")
 CAPTIONS = {
     "findings": "ours is the mean over cases (a model, or a model and a task); low and high cover the intervals of all "
     "of them. A finding holds where that interval lies on its side of the bound, does not hold where it lies on the "
     "other, and is unclear where it contains the bound. The document's own number stands here only for its own models "
     "and data.",
     "cases": "Every number behind the findings. A number that was counted, not sampled, is its own interval.",
+    "trained": "Every fine-tuned model on the test part of its task, of several seeds the mean; left_out and frozen "
+    "name the layers that were taken off before or did not learn. majority is the accuracy of the most frequent label.",
     "exhibits": "The document's tables and figures in its order, and the step and table in which ours are.",
     "steps": "What was run, in order; each has a folder of that name.",
 }
@@ -36,7 +39,8 @@ VERDICTS = ("holds", "does not hold", "unclear", "not measured")
 
 def study_section(run: Run, source: str = "") -> Section:
     """Which findings of a document hold."""
-    check_tables(run, source or "This run", "study", f"study {run.config.get('study', '')}", COLUMNS)
+    columns = COLUMNS | ({"trained": TRAINED} if "trained" in run.tables else {})
+    check_tables(run, source or "This run", "study", f"study {run.config.get('study', '')}", columns)
     return Section(
         command=run.command,
         title=str(run.summary["title"]),
@@ -44,7 +48,11 @@ def study_section(run: Run, source: str = "") -> Section:
         facts=_facts(run),
         findings=(_overview(run), *map(_finding, run.tables["findings"].to_dict("records"))),
         panels=_panels(run),
-        tables=tuple(Table(name, run.tables[name], CAPTIONS[name], folded=name in FOLDED) for name in CAPTIONS),
+        tables=tuple(
+            Table(name, run.tables[name], caption, folded=name in FOLDED)
+            for name, caption in CAPTIONS.items()
+            if name in run.tables
+        ),
         config=run.config,
         environment=run.environment,
         label=str(run.config["study"]),
@@ -110,7 +118,7 @@ def _interval(row: Mapping[Any, Any]) -> str:
 
 
 def _panels(run: Run) -> tuple[Panel, ...]:
-    """One figure: the cases of each finding, against its bound."""
+    """The cases of each finding against its bound, and what was trained."""
     findings = run.tables["findings"].drop_duplicates(subset=["where", "finding"])
     cases = run.tables["cases"]
     views = [
@@ -122,7 +130,36 @@ def _panels(run: Run) -> tuple[Panel, ...]:
         f"A dot is the number of one case, the line through it its {CONFIDENCE} interval; the dashed line is the bound "
         "that the finding is read against."
     )
-    return (Panel("Every finding, case by case", caption, tuple(views), choice="Finding"),) if views else ()
+    drawn = [Panel("Every finding, case by case", caption, tuple(views), choice="Finding")] if views else []
+    return (*drawn, *([_trained_panel(run.tables["trained"])] if "trained" in run.tables else ()))
+
+
+def _trained_panel(table: pd.DataFrame) -> Panel:
+    """What each training of a task reached."""
+    return Panel(
+        "What did every training reach?",
+        "The score of each fine-tuned model on the test part of its task, with all layers, with some left out and with "
+        f"some frozen. The line through a dot is its {CONFIDENCE} interval, where the score is an accuracy; the dashed "
+        "line is what the most frequent label reaches.",
+        tuple(_trained_view(str(task), table.loc[table["task"] == task]) for task in table["task"].unique()),
+        choice="Task",
+    )
+
+
+def _trained_view(task: str, rows: pd.DataFrame) -> View:
+    names = [
+        ", ".join(filter(None, (row["model"], _layers(row["left_out"], "without"), _layers(row["frozen"], "frozen"))))
+        for row in rows.to_dict("records")
+    ]
+    majority, metric = float(rows["majority"].iloc[0]), str(rows["metric"].iloc[0])
+    bound = None if np.isnan(majority) or metric != "accuracy" else majority
+    score, low, high = (rows[column].tolist() for column in ("score", "low", "high"))
+    figure = interval_chart(names, score, low, high, x=metric.replace("_", " "), bound=bound)
+    return View(f"task {task}", task, figure, "trained", {"task": task})
+
+
+def _layers(layers: str, what: str) -> str:
+    return f"{what} {layers}" if layers else ""
 
 
 def _view(place: int, row: Mapping[Any, Any], cases: pd.DataFrame) -> View:

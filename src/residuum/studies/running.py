@@ -30,6 +30,7 @@ from residuum.studies.kits import Kit, model_family
 from residuum.studies.resuming import COMMAND, begin_study, known_by_content, study_config
 from residuum.studies.sample_data import SampleData
 from residuum.studies.scales import Scale, named_scale
+from residuum.studies.tables import exhibit_table, step_table, trained_table
 
 Say = Callable[[str], object]
 
@@ -55,6 +56,11 @@ class Study(Result):
     def exhibits(self) -> pd.DataFrame:
         """The document's tables and figures in its order, and which table of which step holds ours."""
         return self.run.tables["exhibits"]
+
+    @property
+    def trained(self) -> pd.DataFrame:
+        """What each fine-tuned model scores, with all layers, some left out or some frozen; may be empty."""
+        return self.run.tables.get("trained", trained_table(Results((), {})))
 
     @property
     def page(self) -> Path:
@@ -235,38 +241,9 @@ def _outcome(
         **{str(verdict): int(n) for verdict, n in counts.items()},
         "seconds": round(sum(seconds.values()), 1),
     }
-    exhibits, steps = _exhibit_table(document, results), _step_table(results, seconds)
-    return summary, {**tables, "exhibits": exhibits, "steps": steps}
-
-
-def _exhibit_table(document: Document, results: Results) -> pd.DataFrame:
-    """A row for each step that holds something of a table or figure of the document, in the document's order."""
-    rows = [
-        {
-            "document": one.label,
-            "shows": one.title,
-            "step": step.name,
-            "command": run.command,
-            "table": one.table,
-            "rows": len(run.tables[one.table]) if one.table in run.tables else 0,
-        }
-        for one in document.exhibits
-        for step, run in results.of(one.kind)
-    ]
-    return pd.DataFrame(rows, columns=pd.Index(["document", "shows", "step", "command", "table", "rows"]))
-
-
-def _step_table(results: Results, seconds: Mapping[str, float]) -> pd.DataFrame:
-    rows = [
-        {
-            "step": step.name,
-            "title": step.title,
-            "command": results.runs[step.name].command if step.name in results.runs else "extract",
-            "seconds": round(seconds[step.name], 2),
-        }
-        for step in results.steps
-    ]
-    return pd.DataFrame(rows)
+    trained = trained_table(results)
+    shown = {"exhibits": exhibit_table(document, results), **({} if trained.empty else {"trained": trained})}
+    return summary, {**tables, **shown, "steps": step_table(results, seconds)}
 
 
 def _report(document: Document, kit: Kit, results: Results) -> None:
