@@ -119,6 +119,10 @@ def test_sample_says_where_the_teacher_is_and_copies_it(run, tmp_path):
     assert run("sample", "teacher", "--out", tmp_path / "teacher")[0] == 0
     copied = tmp_path / "teacher" / "model.safetensors"
     assert copied.read_bytes() == (folder / "model.safetensors").read_bytes()
+    assert run("sample", "teacher", "--out", tmp_path / "teacher")[0] == 0, (
+        "killed after its last word, it is done again"
+    )
+    (tmp_path / "teacher" / "mine.txt").write_text("a note")
     status, _, err = run("sample", "teacher", "--out", tmp_path / "teacher")
     assert status == 1
     assert "exists; give the copy" in err

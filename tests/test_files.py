@@ -108,16 +108,16 @@ def test_beside_a_lone_file_only_what_is_surely_abandoned_is_cleared(tmp_path):
 
 
 def test_a_full_disk_is_said_and_nothing_half_written_stays(small_disk):
-    write_json(small_disk / "small.json", [1])
+    write_json(small_disk / "small.json", {"a": [1]})
     with pytest.raises(StoreError, match="The disk is full: .*big.json could not be written"):
-        write_json(small_disk / "big.json", "x" * 400_000)
+        write_json(small_disk / "big.json", {"a": "x" * 400_000})
     assert [p.name for p in small_disk.iterdir()] == ["small.json"]
 
 
 def test_a_read_only_disk_is_said(small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreError, match="No permission to write"):
-        write_json(small_disk / "file.json", 1)
+        write_json(small_disk / "file.json", {"a": 1})
 
 
 def test_a_full_disk_loses_no_finished_shard(small_disk, tiny_folder):
@@ -140,7 +140,7 @@ def test_a_full_disk_loses_no_finished_shard(small_disk, tiny_folder):
 def test_a_file_in_the_way_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="in the way"):
-        write_json(tmp_path / "file" / "x.json", 1)
+        write_json(tmp_path / "file" / "x.json", {"a": 1})
 
 
 def test_json_that_is_missing_or_damaged_is_named(tmp_path):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import OtherRunError, StoreError
+from residuum.files import read_json, write_json
 from residuum.results import Run, finished_run, read_config, read_run, without_places, write_config, write_run
 
 RUN = Run(
@@ -84,6 +85,6 @@ def test_a_damaged_file_is_named(file, tmp_path):
 def test_a_table_cannot_point_outside_its_folder(tmp_path):
     write_run(tmp_path, RUN)
     record = tmp_path / "result.json"
-    record.write_text(record.read_text().replace('"similarity"', '"../secret"'))
+    write_json(record, {**read_json(record), "tables": {"../secret": "0"}})
     with pytest.raises(StoreError, match="not the name of a table"):
         read_run(tmp_path)

@@ -9,7 +9,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 TEMPORARY = ".part"
+SEAL = "xxh3"
+"""The name under which a JSON file holds the checksum of all else in it."""
 LEFTOVERS = (f".*{TEMPORARY}", ".tmp??????")
 """What a killed process may leave: our own names, and those that safetensors writes to before it renames."""
 _held: dict[Path, int] = {}
@@ -57,24 +59,36 @@ def lone_file(path: Path) -> Iterator[Path]:
         yield temporary
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file that is whole or absent."""
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write named values as JSON: a file that is whole or absent, and tells when it was changed since."""
+    text = json.dumps({**values, SEAL: _seal(values)}, ensure_ascii=False, indent=1)
     with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; a missing or damaged one is a StoreError that names it."""
+    """Read a JSON file; a missing, damaged or changed one is a StoreError that names it.
+
+    One that was not written here has no checksum, and is read as it is.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         value = json.loads(text)
         if "\\ud" in text.lower():  # half a surrogate pair is JSON, but no text that can be written or hashed
             json.dumps(value, ensure_ascii=False).encode()
-        return value
+        changed = isinstance(value, dict) and SEAL in value and value.pop(SEAL) != _seal(value)
     except FileNotFoundError:
         raise StoreError(f"{path} does not exist.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{path} cannot be read as JSON ({error}); it is damaged or of another kind.") from None
+    if changed:
+        raise StoreError(f"{path} is damaged or was edited: its checksum is that of other values.")
+    return value
+
+
+def _seal(values: Mapping[str, Any]) -> str:
+    """The checksum of named values in their order, which JSON gives back with the same text."""
+    return xxhash.xxh3_64_hexdigest(json.dumps(values, ensure_ascii=False).encode())
 
 
 def reserve_space(path: Path) -> None:

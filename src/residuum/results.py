@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 VERSION = 1
+CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
 PLACES = {
     "model": "files",
     "folder": "files",
@@ -94,8 +95,9 @@ def write_run(folder: str | Path, run: Run) -> Path:
     tables = {name: _write_table(folder, name, table) for name, table in run.tables.items()}
     if run.tensors:
         write_tensors(folder / "tensors.safetensors", run.tensors)
-    write_json(folder / "environment.json", run.environment)
-    record = {"version": VERSION, "command": run.command, "summary": run.summary, "tables": tables}
+    write_json(folder / ENVIRONMENT, run.environment)
+    files = {name: checksum(folder / name) for name in (CONFIG, ENVIRONMENT)}
+    record = {"version": VERSION, "command": run.command, "summary": run.summary, "tables": tables, "files": files}
     write_json(folder / "result.json", record)
     release_folder(folder)
     return folder
@@ -103,13 +105,13 @@ def write_run(folder: str | Path, run: Run) -> Path:
 
 def write_config(folder: Path, command: str, config: Mapping[str, Any]) -> None:
     """Write what a folder is of; a run of many steps writes it before the first, so that it is known when it stops."""
-    with whole_file(folder / "config.yaml") as path:
+    with whole_file(folder / CONFIG) as path:
         path.write_text(yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
     """What a folder is of, its `command` among the settings; empty where nothing says so."""
-    path = folder / "config.yaml"
+    path = folder / CONFIG
     return read_yaml(path, StoreError, _AGAIN) if path.exists() else {}
 
 
@@ -121,6 +123,7 @@ class _Record:
     command: str
     summary: dict[str, Any]
     tables: dict[str, str]  # the checksum of each parquet file
+    files: dict[str, str] = field(default_factory=dict)  # the checksums of the others
 
 
 def read_run(folder: str | Path) -> Run:
@@ -129,10 +132,13 @@ def read_run(folder: str | Path) -> Run:
     if not (folder / "result.json").exists():
         raise StoreError(f"{folder} is not a finished run: it has no result.json. Run its command (again) first.")
     record = _read_record(folder / "result.json")
-    config = read_yaml(folder / "config.yaml", StoreError, _AGAIN)
+    config = read_yaml(folder / CONFIG, StoreError, _AGAIN)
     if config.pop("command", None) != record.command:
         raise StoreError(f"{folder}/config.yaml is not of the command {record.command!r} of result.json. {_AGAIN}")
-    facts = read_json(folder / "environment.json")
+    facts = read_json(folder / ENVIRONMENT)
+    for name in (CONFIG, ENVIRONMENT):
+        if record.files.get(name) not in (None, checksum(folder / name)):
+            raise StoreError(f"{folder / name} is damaged or was edited: its checksum is another one. {_AGAIN}")
     if not isinstance(facts, dict):
         raise StoreError(f"{folder}/environment.json holds no named values. {_AGAIN}")
     return Run(

@@ -4,6 +4,7 @@ import json
 
 import h5py
 import numpy as np
+import pyarrow
 import pytest
 
 from residuum.activations import foreign
@@ -136,3 +137,13 @@ def test_unknown_suffixes_missing_files_and_sentence_rows_are_refused(store, tin
     sentences = extract(load_model(tiny_folder("bert")), corpus, tmp_path / "s", unit="sentence")
     with pytest.raises(SettingError, match="only words can be exported"):
         export_activations(sentences, tmp_path / "out.npz")
+
+
+def test_an_arrow_file_without_sentences_is_named(tmp_path):
+    schema = pyarrow.schema(
+        {"sentence": pyarrow.int64(), "word": pyarrow.string(), "layer-0": pyarrow.list_(pyarrow.float32(), 4)}
+    )
+    with pyarrow.ipc.new_file(tmp_path / "none.arrow", schema):
+        pass
+    with pytest.raises(StoreError, match=r"none\.arrow has no sentences"):
+        import_activations(tmp_path / "none.arrow", tmp_path / "out")

@@ -18,6 +18,7 @@ from residuum.activations.manifests import plan_shards, shard_path
 from residuum.activations.store import ActivationStore, check_same_words, open_store
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
+from residuum.files import read_json
 from residuum.models import load_model
 
 RANDOM = random.Random(0)
@@ -196,12 +197,13 @@ def test_damage_is_found_and_never_read_as_right(damage, model, tmp_path):
         (lambda m: json.dumps({**m, "version": 99}), "format version 99; this residuum reads version 1"),
         (lambda m: json.dumps({k: v for k, v in m.items() if k != "layers"}), "is damaged"),
         (lambda m: json.dumps({**m, "surprise": 1}), "is damaged"),
+        (lambda m: json.dumps({**m, "xxh3": "0" * 16}), "is damaged or was edited"),
     ],
 )
 def test_a_damaged_manifest_is_named(change, message, model, tmp_path):
     store = extract(model, corpus(), tmp_path / "acts")
     manifest = store.path / "manifest.json"
-    manifest.write_text(change(json.loads(manifest.read_text())))
+    manifest.write_text(change(read_json(manifest)))
     with pytest.raises(StoreError, match=message):
         open_store(store.path)
 

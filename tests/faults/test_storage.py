@@ -17,7 +17,16 @@ from made_stores import known_data
 from residuum.activations.store import ActivationStore, open_store
 from residuum.errors import StoreError
 from residuum.evaluation.encoding import Scratch
-from residuum.files import files_for, hold_folder, private_folder, release_folder, remove_folder, whole_folder
+from residuum.files import (
+    files_for,
+    hold_folder,
+    private_folder,
+    read_json,
+    release_folder,
+    remove_folder,
+    whole_folder,
+    write_json,
+)
 from residuum.results import Run, finished_run, read_run, scratch, write_run
 
 CONFIG = {"seed": 0}
@@ -107,7 +116,9 @@ def written(tmp_path_factory):
     return folder, {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("file", ["similarity.parquet", "tensors.safetensors"])
+@pytest.mark.parametrize(
+    "file", ["similarity.parquet", "tensors.safetensors", "result.json", "environment.json", "config.yaml"]
+)
 @settings(max_examples=100)
 @given(data=st.data())
 def test_no_changed_bit_of_a_result_is_read_as_right(written, file, data):
@@ -122,6 +133,8 @@ def test_no_changed_bit_of_a_result_is_read_as_right(written, file, data):
         said = str(error)
     else:
         said = file
+        assert (again.command, again.config, again.summary) == (RUN.command, RUN.config, RUN.summary)
+        assert again.environment == RUN.environment
         pd.testing.assert_frame_equal(again.tables["similarity"], TABLE)
         np.testing.assert_array_equal(again.tensors["map"], RUN.tensors["map"])
     finally:
@@ -146,6 +159,22 @@ def test_no_changed_bit_of_a_shard_is_read_as_right(store, data):
     try:
         with pytest.raises(StoreError, match=path.name):
             list(open_store(store.path).batches())
+    finally:
+        path.write_bytes(whole)
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_no_changed_bit_of_a_manifest_is_read_as_right(store, data):
+    path = store.path / "manifest.json"
+    whole = path.read_bytes()
+    place = data.draw(st.integers(0, 8 * len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[place // 8] ^= 1 << place % 8
+    path.write_bytes(flipped)
+    try:
+        with pytest.raises(StoreError, match="acts"):
+            open_store(store.path)
     finally:
         path.write_bytes(whole)
 
@@ -236,12 +265,12 @@ def test_a_full_disk_is_an_error_before_an_array_is_mapped_and_leaves_nothing(sm
 def test_an_older_or_newer_format_is_refused_by_its_number(tmp_path, store):
     write_run(tmp_path, RUN)
     record = tmp_path / "result.json"
-    record.write_text(record.read_text().replace('"version": 1', '"version": 2'))
+    write_json(record, {**read_json(record), "version": 2})
     with pytest.raises(StoreError, match=r"has format version 2; this residuum reads 1. Run its command again"):
         read_run(tmp_path)
     manifest = store.path / "manifest.json"
     whole = manifest.read_text()
-    manifest.write_text(whole.replace('"version": 1', '"version": 0'))
+    write_json(manifest, {**read_json(manifest), "version": 0})
     with pytest.raises(StoreError, match="has format version 0; this residuum reads version 1. Extract it again"):
         ActivationStore.open(store.path)
     manifest.write_text(whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from mutations import Mutation, damaged, generated
 
 from residuum.errors import ResiduumError
+from residuum.files import SEAL, read_json
 
 PATIENCE = 2.0  # seconds for one tiny input in a process of its own
 
@@ -51,7 +53,7 @@ def among_others(
     mutations: tuple[Mutation, ...] = (damaged, damaged, generated),
 ) -> Target:
     """A reader of one file among others, which are valid; the file is valid again after every input."""
-    seed = path.read_bytes()
+    seed = _unsealed(path)
 
     def read_bytes(data: bytes) -> None:
         path.write_bytes(data)
@@ -61,6 +63,12 @@ def among_others(
             path.write_bytes(seed)
 
     return Target(name, seed, read_bytes, (), mutations)
+
+
+def _unsealed(path: Path) -> bytes:
+    """A file as it is, or without its checksum where it is JSON of ours, so that what is changed in it is looked at."""
+    content = path.read_bytes()
+    return json.dumps(read_json(path)).encode() if f'"{SEAL}"'.encode() in content else content
 
 
 def in_a_child(read: Callable[[Path], object]) -> Callable[[Path], None]:

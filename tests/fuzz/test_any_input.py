@@ -19,6 +19,7 @@ from made_stores import known_data
 from residuum.activations.store import ActivationStore
 from residuum.distillation.settings import read_settings
 from residuum.errors import ResiduumError, SettingError, StoreError
+from residuum.files import read_json
 from residuum.pretraining.config import read_config
 from residuum.schemas import read_yaml
 from residuum.tensor_files import read_tensors, write_tensors
@@ -77,7 +78,7 @@ def store(tmp_path_factory):
 def test_any_value_in_a_manifest_is_read_or_named(store, data, new):
     path = store.path / "manifest.json"
     good = path.read_bytes()
-    manifest = json.loads(good)
+    manifest = read_json(path)
     try:
         path.write_text(json.dumps(changed(manifest, data.draw(st.sampled_from(places(manifest))), new)))
         with read_or_named(store.path, (StoreError, SettingError)):  # layers of several widths are no fault of a store

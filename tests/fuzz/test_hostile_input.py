@@ -21,6 +21,7 @@ from residuum.activations.store import open_store
 from residuum.corpus import files, read_corpus
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.feature_transfer.product import read_classifier
+from residuum.files import read_json, write_json
 from residuum.models import load_model, parse_layers
 from residuum.results import Run, read_run, write_run
 from residuum.training.checkpoints import load_checkpoint, open_run, write_checkpoint
@@ -89,9 +90,9 @@ def store(tmp_path):
 
 def rewritten(store, change):
     path = store.path / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = read_json(path)
     change(manifest)
-    path.write_text(json.dumps(manifest))
+    write_json(path, manifest)
     return store.path
 
 
@@ -132,8 +133,7 @@ def test_rows_that_are_not_in_the_shards_are_missed_at_once(store):
 )
 def test_no_table_of_a_result_lies_outside_its_folder(tmp_path, tables):
     write_run(tmp_path, Run("compare", {}, tables={"similarity": pd.DataFrame({"a": [1]})}))
-    record = json.loads((tmp_path / "result.json").read_text())
-    (tmp_path / "result.json").write_text(json.dumps({**record, "tables": tables}))
+    write_json(tmp_path / "result.json", {**read_json(tmp_path / "result.json"), "tables": tables})
     with pytest.raises(StoreError, match=r"is not the name of a table|tables[.a]*: found|cannot be read"):
         read_run(tmp_path)
 

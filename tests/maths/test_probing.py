@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+import sklearn
 import torch
+from packaging.version import parse
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from residuum.errors import DataError, SettingError
@@ -16,6 +18,7 @@ from residuum.maths.probing import (
 )
 from residuum.maths.targets import Target, class_target, control_task, number_target
 
+ELASTIC = {} if parse(sklearn.__version__) >= parse("1.8") else {"penalty": "elasticnet"}  # told by l1_ratio since
 FULL_BATCH = Recipe(epochs=5000, batch_size=10_000, learning_rate=1e-3)
 
 
@@ -45,7 +48,7 @@ def test_against_sklearn_saga_elastic_net_at_convergence():
         # λ1 = ρ / (n C) and λ2 = (1 − ρ) / (2 n C).
         strength = l1 + 2 * l2
         saga = LogisticRegression(
-            C=1 / (len(x) * strength), l1_ratio=l1 / strength, solver="saga", tol=1e-8, max_iter=20_000
+            C=1 / (len(x) * strength), l1_ratio=l1 / strength, solver="saga", tol=1e-8, max_iter=20_000, **ELASTIC
         ).fit(x.astype(np.float64), target.values)
         theirs = objective(saga.coef_, saga.intercept_, x, target.values, l1, l2)
         assert objective(probe.weight, probe.bias, x, target.values, l1, l2) == pytest.approx(theirs, abs=1e-4)

@@ -140,6 +140,8 @@ def _tried(foreign: Foreign, n_rows: int) -> tuple[int, float]:
 
 def _words(foreign: Foreign, corpus: Corpus | None, source: Path) -> list[dict[str, Any]]:
     sentences = foreign.words if corpus is None else corpus.sentences
+    if not foreign.words:
+        raise StoreError(f"{source} has no sentences; expected at least one.")
     if len(sentences) != len(foreign.words):
         raise StoreError(f"{source} has {len(foreign.words)} sentences, the corpus {len(sentences)}.")
     for i, sentence in enumerate(sentences):

@@ -87,17 +87,22 @@ def sample(
 
 
 def _show_teacher(folder: Path, out: Path | None) -> None:
-    """Say where the sample teacher is, or copy it to a folder that does not exist yet."""
+    """Say where the sample teacher is, or copy it to a folder that does not exist yet, or holds that very copy."""
     from shutil import copytree
 
     from residuum.errors import SettingError
-    from residuum.files import whole_folder
+    from residuum.files import checksum, whole_folder
+
+    def content(place: Path) -> dict[str, str]:
+        return {file.name: checksum(file) for file in place.iterdir() if file.is_file()}
 
     if out is None:
         typer.echo(folder)
         return
     if out.exists():
-        raise SettingError(f"{out} exists; give the copy of the teacher a folder of its own.")
-    with whole_folder(out) as temporary:
-        copytree(folder, temporary, dirs_exist_ok=True)
+        if not out.is_dir() or content(out) != content(folder):
+            raise SettingError(f"{out} exists; give the copy of the teacher a folder of its own.")
+    else:
+        with whole_folder(out) as temporary:
+            copytree(folder, temporary, dirs_exist_ok=True)
     typer.echo(f"{out} is written.")

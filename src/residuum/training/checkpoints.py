@@ -136,6 +136,8 @@ def _read_progress(folder: Path) -> Progress:
         raise StoreError(f"{path} counts below zero. {_BEFORE}")
     if any(len(sums) != 2 for sums in progress.pending.values()):
         raise StoreError(f"{path} holds pending averages that are no pairs of a sum and a weight. {_BEFORE}")
+    if folder.name != _name(progress.step):
+        raise StoreError(f"{path} is of step {progress.step}, but lies in {folder.name}. {_BEFORE}")
     return progress
 
 
