@@ -23,7 +23,7 @@ from residuum.corpus import read_corpus, read_parallel
 from residuum.corpus.streams import text_lines
 from residuum.distillation.settings import read_settings
 from residuum.evaluation.pairs import read_pairs
-from residuum.files import checksum
+from residuum.files import checksum, read_json, write_json
 from residuum.pretraining.config import read_config
 from residuum.results import Run, finished_run, write_run
 from residuum.tasks import read_task
@@ -207,6 +207,8 @@ def _runs(folder: Path) -> list[Target]:
     table = pd.DataFrame({"measure": ["cka", "größe"], "value": [0.5, 0.25], "layer": [0, 1]})
     run = Run("compare", config, {"cka": 0.5}, {"similarity": table}, {"map": np.eye(2, dtype=np.float32)})
     write_run(folder, run)
+    record = read_json(folder / "result.json")
+    write_json(folder / "result.json", {**record, "files": {}})  # whose checksums would hide what is behind them
 
     def read(path: Path) -> None:
         finished_run(folder, "compare", config)
