@@ -50,7 +50,9 @@ def difference_run(lost: float = 0.2, **summary) -> Run:
             pd.DataFrame({"share": 0.1, "set": ["top", "bottom"], "retrained": [0.9, 0.7]}), on="share"
         ),
         "minimal": per_model(set="minimal", neurons=12, share=0.1, accuracy=0.9, selectivity=0.4),
-        "spread": per_layer(set="minimal", neurons=4, share=0.5),
+        "spread": pd.concat(
+            [per_layer(set=name, share=s) for name, s in {"minimal": 0.5, "top 0.05": 0.3, "top 0.1": 0.2}.items()]
+        ).assign(neurons=4),
         "properties": per_layer(label="NOUN", rank=1, neuron="1:2", share=0.2),
         "similarity": compared.tables["similarity"],
         "likeness": likeness(),
@@ -105,6 +107,15 @@ def test_the_findings_have_the_numbers_of_each_model():
     assert "layer 2 is the least like base at its depth (0.500), and most like layer 1 of it (0.970)" in likeness
 
 
+def test_salient_neurons_are_shown_as_many_in_every_model():
+    panels = {panel.title: panel for panel in section(difference_run()).panels}
+    tenth = panels["Where do the most salient 10% lie?"].views[0]
+    assert tenth.where == {"task": TASKS[0], "set": "top 0.1"}
+    assert {share for line in tenth.figure.data for share in line.y} == {0.2}
+    minimal = panels["Where do the neurons that matter lie?"].views[0]
+    assert {share for line in minimal.figure.data for share in line.y} == {0.5}
+
+
 def test_where_nothing_changed_that_is_said():
     assert "No layer's accuracy differs from the base's by anything." in finding(
         difference_run(lost=0.0), "tuned: knowledge"
@@ -120,7 +131,7 @@ def test_what_was_left_out_and_how_the_data_was_cut_is_said():
 def test_every_task_and_measure_has_its_figures_and_tasks_are_chosen_together():
     panels = {panel.title: panel for panel in section(difference_run()).panels}
     of_tasks = [panel for panel in panels.values() if panel.choice == "Task"]
-    assert len(of_tasks) == 4
+    assert len(of_tasks) == 5
     assert {tuple(view.key for view in panel.views) for panel in of_tasks} == {("task upos", "task chunk")}
     heatmaps = panels["How alike are all layers of all models?"]
     assert [view.group for view in heatmaps.views] == ["Representations"] * 3 + ["Attention"]
@@ -141,7 +152,7 @@ def test_the_change_is_drawn_with_its_interval_around_zero():
 def test_a_model_has_the_same_colour_in_every_figure():
     panels = [p for p in section(difference_run()).panels if p.shape == "wide" and p.views[0].table != "selection"]
     looks = [{t.name: t.line.color for t in p.views[0].figure.data if t.name} for p in panels]
-    assert len(looks) == 6
+    assert len(looks) == 7
     assert all(look == looks[0] for look in looks)
 
 

@@ -104,14 +104,7 @@ def _panels(run: Run) -> list[Panel]:
             partial(_change_figure, base=base),
             having=("layer",),
         ),
-        _task_panel(
-            "Where do the neurons that matter lie?",
-            "How the minimal set, the fewest neurons whose own probe keeps the score, is spread over the layers.",
-            tables["spread"],
-            "spread",
-            _spread_figure,
-            where={"set": "minimal"},
-        ),
+        *_spread_panels(tables["spread"]),
         _task_panel(
             "Is the knowledge in few neurons or in all?",
             "A probe of its own on only the top or bottom neurons of the ranking. Where the bottom does nearly as well "
@@ -153,9 +146,32 @@ def _change_figure(table: pd.DataFrame, base: str) -> go.Figure:
     return line_chart(lines, x=DEPTH, y="change of accuracy")
 
 
-def _spread_figure(table: pd.DataFrame) -> go.Figure:
-    minimal = table.loc[table["set"] == "minimal"]
-    return line_chart(_lines(minimal, "share"), x=DEPTH, y="share of the minimal set")
+def _spread_panels(table: pd.DataFrame) -> list[Panel]:
+    """The layers of the most salient neurons, as many in every model, and those of the minimal sets."""
+    shown = {
+        "minimal": (
+            "Where do the neurons that matter lie?",
+            "How the minimal set, the fewest neurons whose own probe keeps the score, is spread over the layers.",
+        )
+    }
+    if tops := [name for name in table["set"].unique() if name.startswith("top ")]:
+        largest = max(tops, key=lambda name: float(name.removeprefix("top ")))
+        share = float(largest.removeprefix("top "))
+        shown[largest] = (
+            f"Where do the most salient {share:.0%} lie?",
+            f"How the {share:.0%} of the neurons that the ranking puts first are spread over the layers. All models "
+            "have the same share here, whatever the size of their minimal sets.",
+        )
+    return [
+        _task_panel(title, caption, table, "spread", partial(_spread_figure, chosen=name), where={"set": name})
+        for name, (title, caption) in shown.items()
+    ]
+
+
+def _spread_figure(table: pd.DataFrame, chosen: str) -> go.Figure:
+    """The share of a set's neurons that each layer has."""
+    own = table.loc[table["set"] == chosen]
+    return line_chart(_lines(own, "share"), x=DEPTH, y="share of the set")
 
 
 def _selection_figure(table: pd.DataFrame) -> go.Figure:
