@@ -15,7 +15,19 @@ _PIPELINES = {
     "regression": "text-classification",
     "tagging": "token-classification",
 }
-_SETTINGS = ("epochs", "batch_size", "learning_rate", "schedule", "warmup", "weight_decay", "clip", "max_length")
+_SETTINGS = (
+    "epochs",
+    "batch_size",
+    "accumulation",
+    "by_length",
+    "learning_rate",
+    "schedule",
+    "warmup",
+    "weight_decay",
+    "clip",
+    "precision",
+    "max_length",
+)
 
 
 def write_card(folder: Path, run: Run) -> None:
@@ -64,6 +76,8 @@ def card(run: Run) -> str:
 
 def _front_matter(run: Run) -> dict[str, Any]:
     matter: dict[str, Any] = {"library_name": "transformers", "tags": ["residuum", f"task:{run.summary['task']}"]}
+    if not Path(run.config["model"]).exists():  # a name on a hub, where a folder of one's own is nothing to others
+        matter["base_model"] = run.config["model"]
     if pipeline := _PIPELINES.get(run.summary["kind"]):
         matter["pipeline_tag"] = pipeline
     return matter

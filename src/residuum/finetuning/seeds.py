@@ -120,7 +120,7 @@ def finetune_once(
     if fresh and is_main_process():
         remove_folder(out / CACHE)
     wait_for_others(device)
-    pupil, parts, lesson = prepare(recipe, corpora, out, seed, device)
+    pupil, parts, lesson = prepare(recipe, corpora, out, seed, device, progress=progress)
     modules = {"model": pupil.network}
     training = learn(
         modules,
@@ -160,12 +160,12 @@ def discard_intermediates(out: Path) -> None:
 
 
 def prepare(
-    recipe: Recipe, corpora: TaskCorpora, out: Path, seed: int, device: str
+    recipe: Recipe, corpora: TaskCorpora, out: Path, seed: int, device: str, *, progress: bool = False
 ) -> tuple[Pupil, dict[str, Part], Lesson]:
     """All that comes before the first step: the network and its head, the encoded parts, the states of its bottom."""
     pupil = load_pupil(recipe, problem_of(recipe.task, corpora.train), seed, device)
     parts = encoded_parts(recipe, corpora, pupil)
-    return pupil, parts, make_lesson(recipe, pupil, parts, out)
+    return pupil, parts, make_lesson(recipe, pupil, parts, out, progress=progress)
 
 
 def load_pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
@@ -196,7 +196,7 @@ def encoded_parts(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[st
     return {part: encoder.encode(corpus) for part, corpus in corpora.items()}
 
 
-def make_lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path) -> Lesson:
+def make_lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path, *, progress: bool = False) -> Lesson:
     """The parts that are read again and again, with the states of the frozen bottom if there is one."""
     problem = pupil.problem
     plain = Collator(problem.kind, pad_id(pupil.tokenizer), takes_types(pupil.network, pupil.tokenizer))
@@ -213,6 +213,7 @@ def make_lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path)
             memory=memory,
             folder=out / CACHE,
             identity=f"{pupil.fingerprint} {pupil.split.bottom}",
+            progress=progress,
         )
         memory -= 0 if cache.on_disk else cache.states.numel() * 4
         collators.append(replace(plain, cache=cache))

@@ -10,13 +10,16 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from residuum.files import is_as_noted, note_checksum, reserve_space, whole_file
+from residuum.training import is_main_process
 from residuum.tuning.encoding import Part, Tokens
 from residuum.tuning.freezing import SplitNetwork
 
@@ -48,17 +51,26 @@ def cache_bytes(part: Part, width: int) -> int:
 
 
 def fill_cache(
-    network: SplitNetwork, part: Part, pad: Pad, *, width: int, memory: int, folder: Path, identity: str
+    network: SplitNetwork,
+    part: Part,
+    pad: Pad,
+    *,
+    width: int,
+    memory: int,
+    folder: Path,
+    identity: str,
+    progress: bool = False,
 ) -> StateCache:
     """Run the bottom over a part once; beyond `memory` bytes the states go to a file in `folder`.
 
     `identity` names the weights; a file of the same weights and the same part is used again, unless it is damaged.
     """
+    fill = partial(_fill, network=network, part=part, pad=pad, progress=progress)
     starts = np.cumsum([0, *_sizes(part)])
     shape = (int(starts[-1]), width)
     if cache_bytes(part, width) <= memory:
         states = torch.empty(shape)
-        _fill(states, network, part, pad, starts)
+        fill(states, starts)
         return StateCache(states, starts, on_disk=False)
     key = hashlib.blake2b(f"{identity} {part.fingerprint} {shape}".encode(), digest_size=8).hexdigest()
     path = folder / f"states-{key}-{os.environ.get('RANK', '0')}.bin"
@@ -66,21 +78,24 @@ def fill_cache(
         with whole_file(path) as temporary:
             array = np.memmap(temporary, np.float32, "w+", shape=shape)
             reserve_space(temporary)
-            _fill(torch.from_numpy(array), network, part, pad, starts)
+            fill(torch.from_numpy(array), starts)
             array.flush()
         note_checksum(path)
     # Mapped copy-on-write: torch warns of arrays that it could not write to.
     return StateCache(torch.from_numpy(np.memmap(path, np.float32, "c", shape=shape)), starts, on_disk=True)
 
 
-def _fill(states: Tensor, network: SplitNetwork, part: Part, pad: Pad, starts: np.ndarray) -> None:
+def _fill(states: Tensor, starts: np.ndarray, *, network: SplitNetwork, part: Part, pad: Pad, progress: bool) -> None:
     device = next(network.module.parameters()).device
     sequences = [sequence for example in part.examples for sequence in example.sequences]
-    for numbers in _batches(np.diff(starts)):
-        inputs = {name: tensor.to(device) for name, tensor in pad([sequences[i] for i in numbers]).items()}
-        for number, found in zip(numbers, network.lower(inputs).cpu(), strict=True):
-            size = starts[number + 1] - starts[number]
-            states[starts[number] : starts[number + 1]] = found[:size]
+    hidden = None if progress and is_main_process() else True
+    with tqdm(total=len(sequences), desc="frozen layers", unit=" sequences", disable=hidden, leave=False) as bar:
+        for numbers in _batches(np.diff(starts)):
+            inputs = {name: tensor.to(device) for name, tensor in pad([sequences[i] for i in numbers]).items()}
+            for number, found in zip(numbers, network.lower(inputs).cpu(), strict=True):
+                size = starts[number + 1] - starts[number]
+                states[starts[number] : starts[number + 1]] = found[:size]
+            bar.update(len(numbers))
 
 
 def _batches(sizes: np.ndarray) -> list[list[int]]:
