@@ -42,7 +42,7 @@ fuzz: $(VENV)/dev.stamp  ## hostile inputs for every reader, for FUZZ_SECONDS (6
 fuzz-guided: $(VENV)/dev.stamp  ## the same by coverage (Atheris), for FUZZ_SECONDS (60)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/coverage_guided.py --seconds $(FUZZ_SECONDS)
 
-kill: $(VENV)/dev.stamp  ## kill every command that writes KILLS (100) times, within KILL_SECONDS (600), and compare
+kill: $(VENV)/dev.stamp  ## kill the commands that write KILLS (100) times in all, within KILL_SECONDS (600), and compare
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/kill.py --kills $(KILLS) --seconds $(KILL_SECONDS)
 
 check: $(VENV)/dev.stamp  ## lint, format, types and import contracts

@@ -3,7 +3,9 @@
 `python tests/faults/kill.py --kills 1000 --seconds 600`. All attempts are forked from this process, which has imported
 everything and computed nothing. A run is killed (SIGKILL) either after a random time or at a random operation on a
 file, where the order of writing matters. What differs between two runs that nobody disturbed (seconds, speeds) may
-differ here too; every other value must be the same to the last bit, and no other file may be there.
+differ here too; every other value must be the same to the last bit, and no other file may be there. Turns go to the
+command with the fewest kills, and one without any fails the run as a wrong result does. Commands that take minutes are
+killed with `--all` only.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from kill_snapshots import Snapshot, differences, snapshot  # noqa: E402
 TIMED = re.compile(r"seconds|speed|duration|\bms\b")  # two clocks may agree by chance, and then differ the third time
 WRITING = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
 MOST_KILLS = 12  # of one run; then it is left alone, or a command that cannot go on would never end
+MINUTES_WEIGHT = 10  # how many kills of the others one of a command that takes minutes stands for
 
 
 @dataclass
@@ -59,39 +62,53 @@ class Reference:
 def main() -> int:
     """Give each command its turn until there were enough kills or the time is over."""
     options = _options()
+    commands = chosen(options.only, options.all)
+    kills = max(options.kills, len(commands))
     _import_everything()
     with tempfile.TemporaryDirectory(prefix="residuum-kill-") as folder:
         root = Path(folder)
         if _in_child(lambda: write_world(root / "world"), root / "world.log"):
             print((root / "world.log").read_text(errors="replace"))
             return 1
-        named = options.only.split(",") if options.only else [c.name for c in COMMANDS if not c.minutes]
-        commands = [c for c in COMMANDS if c.name in named]
-        tallies = kill_all(commands, root, Random(options.seed), options.kills, options.seconds)
-    return _say(tallies, options.kills)
+        tallies = kill_all(commands, root, Random(options.seed), kills, options.seconds)
+    return say(tallies, kills)
+
+
+def chosen(only: str = "", minutes: bool = False) -> list[Command]:
+    """The commands of these names; without names all, but those that take minutes only if they are asked for."""
+    named = set(only.split(",")) if only else {c.name for c in COMMANDS if minutes or not c.minutes}
+    unknown = named - {c.name for c in COMMANDS}
+    if unknown:
+        raise SystemExit(f"There is no command {', '.join(sorted(unknown))}; see kill_commands.py.")
+    return [c for c in COMMANDS if c.name in named]
 
 
 def kill_all(commands: list[Command], root: Path, random: Random, kills: int, seconds: float) -> dict[str, Tally]:
-    """Kill runs of the commands in turn; a command that fails undisturbed is wrong at once."""
+    """Kill runs of the command with the fewest kills so far; one that fails undisturbed is wrong at once, and left.
+
+    No turn takes more than a command's share of the kills, so that the first turns leave the last commands theirs.
+    """
     deadline = time.monotonic() + seconds
     tallies = {command.name: Tally() for command in commands}
     references: dict[str, Reference] = {}
-    while time.monotonic() < deadline and sum(t.kills for t in tallies.values()) < kills:
-        for command in commands:
-            if time.monotonic() > deadline or sum(t.kills for t in tallies.values()) >= kills:
-                break
-            tally = tallies[command.name]
+    going, share = list(commands), min(MOST_KILLS, max(1, kills // len(commands)))
+    while going and (left := kills - sum(t.kills for t in tallies.values())) > 0 and time.monotonic() < deadline:
+        command = min(going, key=lambda c: _weight(c) * max(tallies[c.name].kills, tallies[c.name].runs))
+        tally, started = tallies[command.name], time.perf_counter()
+        try:
             if command.name not in references:
-                try:
-                    references[command.name] = reference(command, root)
-                except RuntimeError as error:
-                    tally.wrong.append(str(error))
-                    commands = [c for c in commands if c is not command]
-                    continue
-            started = time.perf_counter()
-            kill_one(command, references[command.name], root, random, tally)
-            tally.seconds += time.perf_counter() - started
+                references[command.name] = reference(command, root)
+            most = min(left, max(1, share // _weight(command)))
+            kill_one(command, references[command.name], root, random, tally, most)
+        except RuntimeError as error:
+            tally.wrong.append(str(error))
+            going.remove(command)
+        tally.seconds += time.perf_counter() - started
     return tallies
+
+
+def _weight(command: Command) -> int:
+    return MINUTES_WEIGHT if command.minutes else 1
 
 
 def reference(command: Command, root: Path) -> Reference:
@@ -107,13 +124,13 @@ def reference(command: Command, root: Path) -> Reference:
     return Reference(left[0], volatile, seconds, int(counted.read_text()))
 
 
-def kill_one(command: Command, wanted: Reference, root: Path, random: Random, tally: Tally) -> None:
-    """Kill one run again and again until it is done, and look at what it left."""
+def kill_one(command: Command, wanted: Reference, root: Path, random: Random, tally: Tally, most: int) -> None:
+    """Kill one run again and again, but not more often than `most`, until it is done; look at what it left."""
     out = root / f"{command.name}-killed"
     tally.runs += 1
-    for number in range(MOST_KILLS + 1):
+    for number in range(most + 1):
         limits: dict[str, float] = {}
-        if number < MOST_KILLS:
+        if number < most:
             at_file = random.random() < 0.5
             limits = {"operation": random.randint(1, wanted.operations)} if at_file else {}
             limits |= {} if at_file else {"after": random.uniform(0, wanted.seconds)}
@@ -272,14 +289,16 @@ def _import_everything() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--kills", type=int, default=100, help="in all; at least one of every command")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="names of commands, separated by commas")
+    parser.add_argument("--all", action="store_true", help="the commands that take minutes too")
     return parser.parse_args()
 
 
-def _say(tallies: dict[str, Tally], asked: int) -> int:
+def say(tallies: dict[str, Tally], asked: int) -> int:
+    """Print what became of every command; the status to end with is 0 if all were killed and none was wrong."""
     for name, tally in tallies.items():
         print(
             f"{name:20} {tally.kills:>5} kills {tally.runs:>4} runs {tally.seconds:>7.1f} s  {len(tally.wrong)} wrong"
@@ -288,10 +307,10 @@ def _say(tallies: dict[str, Tally], asked: int) -> int:
         for fault in tally.wrong[:5]:
             print(f"{name}: {fault}")
     kills, wrong = (sum(x) for x in zip(*((t.kills, len(t.wrong)) for t in tallies.values()), strict=True))
-    print(f"{kills:,} kills, {wrong} wrong results")
-    if kills < asked:
-        print(f"Of {asked:,} kills that were asked for the time allowed {kills:,}.")
-    return bool(wrong)
+    never = [name for name, tally in tallies.items() if not tally.kills]
+    print(f"{kills:,} of {asked:,} kills{' in the time' * (kills < asked)}, {wrong} wrong results")
+    print(*(f"{name}: never killed" for name in never), sep="\n", end="\n" * bool(never))
+    return int(bool(wrong or never))
 
 
 if __name__ == "__main__":
