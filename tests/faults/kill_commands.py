@@ -24,7 +24,7 @@ SMALL = "--scale small --data {w}/data --tasks upos,sst2 --models {w}/bert --dev
 
 @dataclass(frozen=True)
 class Command:
-    """A command; its folder stands where it says `{out}`, else after `--out`. One that takes minutes is seldom killed."""
+    """A command; its folder stands where it says `{out}`, else after `--out`. One of minutes is seldom killed."""
 
     name: str
     arguments: str

@@ -90,12 +90,12 @@ def test_a_command_that_was_never_killed_or_fails_by_itself_is_a_fault_and_the_o
 ):
     commands = [Command(name, "") for name in ("immortal", "extract")]
     assert say(fake_kills(commands, 10), 10) == 1
-    assert "10 of 10 kills, 0 wrong results\nimmortal: never killed\n" in capsys.readouterr().out
+    assert "10 of 10 kills, 0 wrong results\nNever killed: immortal\n" in capsys.readouterr().out
     commands = [Command(name, "") for name in ("broken", "extract")]
     assert say(fake_kills(commands, 10), 10) == 1
     assert "broken: broken ended with 1\n10 of 10 kills, 1 wrong results" in capsys.readouterr().out
     assert say(fake_kills(commands, 10, seconds=0), 10) == 1
-    assert "extract: never killed" in capsys.readouterr().out
+    assert "Never killed: broken, extract" in capsys.readouterr().out
 
 
 def test_fewer_kills_than_asked_for_are_said_and_no_fault(capsys):
