@@ -2,7 +2,8 @@
 
 Atheris keeps every input that runs a line of the package that no input ran before, and spoils those further: byte by
 byte, or by the changes of `mutations.py`, which know JSON and safetensors. What counts as a fault is as in `fuzz.py`.
-Every reader has its turn in a process of its own, because Atheris ends the process that it runs in.
+Every reader has its turn in a process of its own, because Atheris ends the process that it runs in. The seconds are
+those of all readers together; imports, which are rewritten, come before them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import faulthandler
 import io
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import redirect_stderr, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -28,26 +30,33 @@ import atheris
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["residuum"]):  # it tells of every module
-    from fuzz_targets import all_targets
+
+@contextmanager
+def instrumented() -> Iterator[None]:
+    """What is imported of the package tells which of its lines ran."""
+    with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=["residuum"]):  # it names every module
+        yield
+
+
+with instrumented():
     from mutations import LONGEST as LONGEST_INPUT
     from target_kinds import GivenUp, Target
 
     from fuzz import Tally, TooSlow, bounded, fast_disk, limit_memory, place, say
     from residuum.errors import ResiduumError
 
-GRACE = 60.0  # seconds for a process to begin and to end
+GRACE = 20.0  # seconds for a process to end: more than an input may take
 
 
-def explore(target: Target, folder: Path, seconds: float, seed: int = 0) -> None:
-    """Spoil a reader's input for so many seconds, then write the tally to `folder/tally.json` and end the process."""
+def explore(target: Target, folder: Path, deadline: float, seed: int = 0) -> None:
+    """Spoil a reader's input until the deadline, then write the tally to `folder/tally.json` and end the process."""
     faulthandler.enable()
     warnings.simplefilter("error")
     limit_memory()
     corpus = folder / "corpus"
     corpus.mkdir()
     (corpus / "seed").write_bytes(target.seed)
-    read_one = _counted(target, folder, time.monotonic() + seconds)
+    read_one = _counted(target, folder, deadline)
     options = [f"-max_len={LONGEST_INPUT}", f"-seed={seed + 1}", "-rss_limit_mb=0", "-timeout=0", "-verbosity=0"]
     atheris.Setup([sys.argv[0], *options, str(corpus)], read_one, custom_mutator=_mutator(target))
     atheris.Fuzz()
@@ -56,20 +65,27 @@ def explore(target: Target, folder: Path, seconds: float, seed: int = 0) -> None
 def guided(
     make_targets: Callable[[Path], list[Target]], seconds: float, *, only: str = "", seed: int = 0
 ) -> dict[str, Tally]:
-    """Give every reader whose name holds `only` its share of the time, one after the other."""
+    """Give every reader whose name holds `only` its share of the time that is left, one after the other."""
     tallies = {}
     with tempfile.TemporaryDirectory(prefix="residuum-guided-", dir=fast_disk()) as folder:
-        names = [target.name for target in make_targets(Path(folder) / "names") if only in target.name]
+        files, kept = Path(folder) / "files", Path(folder) / "kept"
+        targets = [target for target in make_targets(files) if only in target.name]
+        files.rename(kept)
+        deadline = time.monotonic() + seconds
         with suppress(KeyboardInterrupt):
-            for number, name in enumerate(names):
-                place = Path(folder) / str(number)
-                tallies[name] = _in_a_process(make_targets, name, place, seconds / len(names), seed)
+            for number, target in enumerate(targets):
+                shutil.copytree(kept, files)  # whatever a process that died left of them
+                share = max(0.0, deadline - time.monotonic()) / (len(targets) - number)
+                tallies[target.name] = _in_a_process(target, Path(folder) / str(number), share, seed)
+                shutil.rmtree(files)
     return tallies
 
 
 def main() -> int:
     """Explore all readers, and say what became of the inputs."""
     options = _options()
+    with instrumented():
+        from fuzz_targets import all_targets
     return say(guided(all_targets, options.seconds, only=options.only, seed=options.seed), Path(options.keep))
 
 
@@ -82,17 +98,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _in_a_process(
-    make_targets: Callable[[Path], list[Target]], name: str, folder: Path, seconds: float, seed: int
-) -> Tally:
+def _in_a_process(target: Target, folder: Path, seconds: float, seed: int) -> Tally:
     """The tally of one reader; a process that dies or does not come back is a fault."""
     folder.mkdir()
+    deadline = time.monotonic() + seconds
     child = os.fork()
     if child == 0:
-        _explore_here(make_targets, name, folder, seconds, seed)
-    deadline = time.monotonic() + seconds + GRACE
+        _explore_here(target, folder, deadline, seed)
     ended, status = 0, 0
-    while not ended and time.monotonic() < deadline:
+    while not ended and time.monotonic() < deadline + GRACE:
         time.sleep(0.05)
         ended, status = os.waitpid(child, os.WNOHANG)
     if not ended:
@@ -103,16 +117,13 @@ def _in_a_process(
     return read_tally(folder, None if status == 0 else f"the process ended with {status}: {said}")
 
 
-def _explore_here(
-    make_targets: Callable[[Path], list[Target]], name: str, folder: Path, seconds: float, seed: int
-) -> None:
+def _explore_here(target: Target, folder: Path, deadline: float, seed: int) -> None:
     """All that a process does which explores one reader; it never comes back."""
     try:
         said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT)
         os.dup2(said, 1)
         os.dup2(said, 2)
-        (target,) = (target for target in make_targets(folder / "targets") if target.name == name)
-        explore(target, folder, seconds, seed)
+        explore(target, folder, deadline, seed)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -132,11 +143,11 @@ def read_tally(folder: Path, why: str | None = None) -> Tally:
 
 
 def _counted(target: Target, folder: Path, deadline: float) -> Callable[[bytes], None]:
-    """A reader of one input that counts, and ends the process at the deadline."""
+    """A reader of one input that counts, and ends the process at the deadline, but not before the first input."""
     tally, last = Tally(), folder / "last"
 
     def read_one(data: bytes) -> None:
-        if time.monotonic() > deadline:
+        if tally.inputs and time.monotonic() > deadline:
             _write(tally, folder)
             os._exit(0)
         last.write_bytes(data)  # should the process die of it

@@ -24,7 +24,6 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz_targets import all_targets
 from target_kinds import GivenUp, Target
 
 from residuum.errors import ResiduumError
@@ -69,6 +68,8 @@ def fuzz(target: Target, random: Random, seconds: float, tally: Tally) -> None:
 
 def main() -> int:
     """Give all readers turns until the time is over or all have had their inputs."""
+    from fuzz_targets import all_targets  # half of the package, which few readers alone do not need
+
     options = _options()
     faulthandler.enable()
     warnings.simplefilter("error")
