@@ -57,7 +57,8 @@ def explore(target: Target, folder: Path, deadline: float, seed: int = 0) -> Non
     corpus.mkdir()
     (corpus / "seed").write_bytes(target.seed)
     read_one = _counted(target, folder, deadline)
-    options = [f"-max_len={LONGEST_INPUT}", f"-seed={seed + 1}", "-rss_limit_mb=0", "-timeout=0", "-verbosity=0"]
+    options = [f"-max_len={LONGEST_INPUT}", f"-seed={seed + 1}", "-rss_limit_mb=0", "-verbosity=0"]
+    options += ["-timeout=3600", f"-artifact_prefix={folder}/"]  # Atheris takes 0 for no time at all
     atheris.Setup([sys.argv[0], *options, str(corpus)], read_one, custom_mutator=_mutator(target))
     atheris.Fuzz()
 
