@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -29,6 +31,29 @@ def tiny_folder(tmp_path_factory):
         return built[family]
 
     return folder
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Run a command in this process; give its exit status and what it printed."""
+
+    from residuum.cli import main
+
+    def command(*arguments):
+        monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
+        handler = signal.getsignal(signal.SIGINT)
+        capfd.readouterr()
+        try:
+            main()
+            status = 0
+        except SystemExit as exit:
+            status = exit.code or 0
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return command
 
 
 @pytest.fixture

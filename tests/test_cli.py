@@ -14,7 +14,6 @@ import pytest
 
 from residuum.activations.extraction import extract
 from residuum.activations.store import open_store
-from residuum.cli import main
 from residuum.comparison import compare
 from residuum.corpus import Corpus, read_corpus
 from residuum.models import load_model
@@ -36,27 +35,6 @@ def treebank(tmp_path):
     path = tmp_path / "test.conllu"
     path.write_text(CONLLU)
     return path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """Run a command in this process; give its exit status and what it printed."""
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
-        handler = signal.getsignal(signal.SIGINT)
-        capfd.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as exit:
-            status = exit.code or 0
-        finally:
-            signal.signal(signal.SIGINT, handler)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return command
 
 
 def test_extract_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):

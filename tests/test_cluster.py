@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,35 @@ def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
 def test_an_address_connects_to_the_cluster_that_is_there(cluster):
     with opened_engine("dask", scheduler=cluster.client.scheduler.address) as engine:
         assert list(run_tasks(pow, [(2, 5)], engine)) == [32]
+
+
+def tasks_done(engine):
+    """How many tasks each worker has run."""
+    return sum(engine.client.run(lambda dask_worker: dask_worker.state.executed_count).values())
+
+
+def test_the_command_line_reaches_a_cluster_by_its_address(cluster, run, tiny_folder, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(map(" ".join, CORPUS.sentences)), encoding="utf-8")
+    words = ["extract", tiny_folder("bert"), tmp_path / "text.txt", "--shard-words", 20, "--out"]
+    assert run(*words, tmp_path / "here", "--workers", 1)[0] == 0
+    before, address = tasks_done(cluster), cluster.client.scheduler.address
+    status, said, _ = run(*words, tmp_path / "there", "--engine", "dask", "--scheduler", address)
+    assert status == 0
+    assert f"are in {tmp_path / 'there'}." in said
+    here, there = (open_store(tmp_path / name) for name in ("here", "there"))
+    assert there.fingerprint == here.fingerprint
+    assert tasks_done(cluster) - before >= len(there.manifest.shards) > 10, "the cluster did the work"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tls://127.0.0.1:1", "nonsense"])
+def test_the_command_line_says_in_one_line_that_no_scheduler_answers(address, run, tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("residuum.engine.SECONDS", 0.2)
+    (tmp_path / "text.txt").write_text("The fox reads.")
+    words = ["extract", tiny_folder("bert"), tmp_path / "text.txt", "--out", tmp_path / "acts"]
+    status, _, said = run(*words, "--engine", "dask", "--scheduler", address)
+    assert status == 1
+    assert re.fullmatch(rf"residuum: No Dask scheduler answers at {address} \(.+\); start one, or give .+\n", said)
+    assert not (tmp_path / "acts").exists()
 
 
 def test_processes_of_this_machine_write_the_same_bytes(alone, model, tmp_path):

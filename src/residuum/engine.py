@@ -307,7 +307,7 @@ def _connected(workers: int, scheduler: str | None) -> Iterator[Client]:
         return
     try:
         client = Client(scheduler, timeout=SECONDS)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:  # the last for tls:// without certificates
         raise SettingError(
             f"No Dask scheduler answers at {scheduler} ({error}); start one, or give the address that it printed."
         ) from None
