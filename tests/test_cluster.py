@@ -19,6 +19,7 @@ from residuum import load_model, open_store
 from residuum.activations import extraction
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.extraction import extract
+from residuum.activations.group_tasks import _model_here
 from residuum.activations.manifests import read_manifest
 from residuum.activations.store import StoreWriter
 from residuum.batteries import TASK, Bench, probe_cells
@@ -190,6 +191,13 @@ def test_a_model_changed_after_loading_is_not_taken_for_the_one_on_disk(cluster,
     next(model.module.parameters()).data += 1
     with pytest.raises(ModelError, match="has other weights on a worker than the model that was given"):
         extract(model, CORPUS, tmp_path / "acts", workers=cluster, **SMALL)
+
+
+def test_a_worker_that_refused_one_model_still_reads_with_the_one_before(model):
+    for _ in range(2):
+        assert _model_here(model.origin, model.fingerprint).fingerprint == model.fingerprint
+        with pytest.raises(ModelError, match="has other weights on a worker"):
+            _model_here(model.origin, "of other weights")
 
 
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):

@@ -77,7 +77,7 @@ def _model_here(origin: Origin, fingerprint: str) -> Model:
     """The model, loaded when this worker first needs it."""
     if getattr(_here, "loaded", None) != (origin, fingerprint):
         disable_progress_bar()  # the bar of the whole extraction is that of the process that asked
-        _here.model = None  # two large models need not fit
+        _here.model = _here.loaded = None  # two large models need not fit
         model = origin.load()
         if model.fingerprint != fingerprint:
             raise ModelError(
