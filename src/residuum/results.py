@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from residuum.environment import environment
-from residuum.errors import OtherRunError, StoreError
+from residuum.errors import OtherRunError, ResiduumError, StoreError
 from residuum.files import (
     checksum,
     clear_disk_errors,
@@ -33,7 +33,7 @@ from residuum.files import (
     whole_file,
     write_json,
 )
-from residuum.schemas import conforming, read_yaml
+from residuum.schemas import VALUE_ERRORS, conforming, read_yaml
 from residuum.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Run:
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=environment)
+    folder: Path | None = None  # where it was read; None where it was made here
 
 
 class Result(ABC):
@@ -81,7 +82,8 @@ class Result(ABC):
         return _showing().run_figure(self.run, title, view)
 
     def _repr_html_(self) -> str:
-        return _showing().run_html(self.run, self.frame)
+        with clear_content_errors(self.run.command, self.run.folder):
+            return _showing().run_html(self.run, self.frame)
 
 
 def write_run(folder: str | Path, run: Run) -> Path:
@@ -148,7 +150,28 @@ def read_run(folder: str | Path) -> Run:
         tables={name: _read_table(folder / f"{_plain(name)}.parquet", said) for name, said in record.tables.items()},
         tensors=_read_tensors(folder / "tensors.safetensors"),
         environment=facts,
+        folder=folder,
     )
+
+
+@contextmanager
+def clear_content_errors(command: str, folder: str | Path | None) -> Iterator[None]:
+    """What goes wrong with the content of a run that was read from a folder is one clear line about that folder.
+
+    A run that was made here (no folder) was not damaged: what it leads to is a fault of ours, and raised as it is.
+    """
+    try:
+        yield
+    except ResiduumError:
+        raise
+    except VALUE_ERRORS as error:
+        if not folder:
+            raise
+        reason, command = (" ".join(text.split()) for text in (f"{type(error).__name__}: {error}", command))
+        raise StoreError(
+            f"{folder} is no whole run of `{command[:80]}`: it holds something else than that writes ({reason[:200]}). "
+            f"Run `{command[:80]}` again with --fresh."
+        ) from error
 
 
 def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *, fresh: bool = False) -> Run | None:
@@ -183,7 +206,7 @@ def without_places(config: Any) -> Any:
 def changed_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """The settings in which two configs differ, in words; empty where they do not."""
     changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
-    return "; ".join(f"{key} {found.get(key)} → {wanted.get(key)}" for key in changed)[:300]
+    return " ".join("; ".join(f"{key} {found.get(key)} → {wanted.get(key)}" for key in changed).split())[:300]
 
 
 @contextmanager

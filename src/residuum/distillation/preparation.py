@@ -40,11 +40,12 @@ from residuum.models import (
     weights_fingerprint,
 )
 from residuum.onnx_graphs import check_packages
-from residuum.results import read_run
+from residuum.results import clear_content_errors, read_run
 from residuum.training import ParameterGroup, check_abilities, trainable_groups
 from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 
 if TYPE_CHECKING:
+    import pandas as pd
     from transformers import PreTrainedTokenizerBase
 
 NEURON_BATCHES = 32  # batches of text from which essential neurons are chosen
@@ -214,9 +215,16 @@ def _check_machine(settings: DistillSettings, place: torch.device) -> None:
 
 
 def _measured(choice: MeasuredMap, student: int, teacher: int) -> LayerMap:
-    frame = read_run(choice.run).tables.get("similarity")
+    run = read_run(choice.run)
+    frame = run.tables.get("similarity")
     if frame is None:
         raise SettingError(f"layer_map.run: {choice.run} is no run of `compare`.")
+    with clear_content_errors(run.command, run.folder):
+        return measured_map(_similarities(choice, frame, student, teacher))
+
+
+def _similarities(choice: MeasuredMap, frame: pd.DataFrame, student: int, teacher: int) -> np.ndarray:
+    """The measured similarity of every layer of the student with every layer of the teacher."""
     rows = frame[
         (frame["measure"] == choice.measure)
         & (frame["model_a"] == choice.student)
@@ -229,7 +237,10 @@ def _measured(choice: MeasuredMap, student: int, teacher: int) -> LayerMap:
             f"layer_map.run: {choice.run} does not compare {choice.student} (layers 1–{student}) with {choice.teacher} "
             f"(layers 1–{teacher}) by {choice.measure}; it has {', '.join(sorted(set(frame['model_a'])))}."
         )
-    return measured_map(table.loc[wanted[0], wanted[1]].to_numpy(dtype=np.float64))
+    similarities = table.loc[wanted[0], wanted[1]].to_numpy(dtype=np.float64)
+    if not np.isfinite(similarities).all():
+        raise SettingError(f"layer_map.run: {choice.run} has similarities that are no numbers; choose another measure.")
+    return similarities
 
 
 def _vocabularies(

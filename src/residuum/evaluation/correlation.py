@@ -15,7 +15,7 @@ from residuum.evaluation.retrieval import COMMAND as RETRIEVAL
 from residuum.evaluation.retrieval import Retrieval
 from residuum.maths.rank_correlation import spearman
 from residuum.maths.statistics import Correlation, pearson
-from residuum.results import Result, Run, finished_run, read_run, write_run
+from residuum.results import Result, Run, clear_content_errors, finished_run, read_run, write_run
 
 COMMAND = "evaluate correlate"
 MEASURES = {"pearson": pearson, "spearman": spearman}
@@ -91,7 +91,13 @@ def _accuracies(retrieval: Retrieval | str | Path) -> pd.Series:
         if run.command != RETRIEVAL:
             raise SettingError(f"{retrieval} holds a run of `{run.command}`; expected one of `{RETRIEVAL}`.")
         retrieval = Retrieval(run)
-    return retrieval.averages.set_index(["direction", "score", "layers"]).loc[:, "accuracy"]
+    with clear_content_errors(RETRIEVAL, retrieval.run.folder):
+        keys = ["direction", "score", "layers"]
+        table = retrieval.averages.astype({**dict.fromkeys(keys, str), "accuracy": float})
+        accuracies = table.set_index(keys).loc[:, "accuracy"]
+        if not accuracies.index.is_unique:
+            raise ValueError("two averages of one direction, score and choice of layers")
+        return accuracies
 
 
 def _downstream(score: float | str | Path) -> float:
@@ -99,14 +105,19 @@ def _downstream(score: float | str | Path) -> float:
     if not isinstance(score, str | Path):
         return float(score)
     run = read_run(score)
+    with clear_content_errors(run.command, run.folder):
+        return _test_score(run, score)
+
+
+def _test_score(run: Run, folder: str | Path) -> float:
     if run.command == "evaluate adapted":
         return float(run.tables["scores"]["value"].iloc[0])
     found = run.summary.get(f"test {run.summary.get('metric')}") if run.command == "adapt" else None
     if not isinstance(found, dict) or len(found) != 1:
         named = f" with the strategies {', '.join(found)}" if isinstance(found, dict) else ""
         raise SettingError(
-            f"{score} holds a run of `{run.command}`{named}; expected one of `adapt` with one strategy or of `evaluate "
-            "adapted`, or write the number."
+            f"{folder} holds a run of `{run.command}`{named}; expected one of `adapt` with one strategy or of "
+            "`evaluate adapted`, or write the number."
         )
     return float(next(iter(found.values())))
 

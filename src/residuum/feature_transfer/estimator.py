@@ -25,7 +25,7 @@ from residuum.feature_transfer.transferring import Transfer, transfer
 from residuum.files import whole_folder
 from residuum.maths.probing import Recipe
 from residuum.models import Model
-from residuum.results import read_run
+from residuum.results import clear_content_errors, read_run
 from residuum.tasks import Task, TaskCorpora, labels_of, named_task
 
 
@@ -137,7 +137,8 @@ class FeatureTransfer(BaseEstimator):
         place = Path(folder)
         run = read_run(place)
         predictor = load_product(place, device=device)
-        found = cls(run.config["model"], _task_of(run.config, predictor), device=device, **_settings_of(run.config))
+        with clear_content_errors(run.command, run.folder):
+            found = cls(run.config["model"], _task_of(run.config, predictor), device=device, **_settings_of(run.config))
         found._adopt(Transfer(run, place), predictor)
         return found
 

@@ -22,6 +22,7 @@ from residuum.reports.embedding import (
     table_data,
 )
 from residuum.reports.studies import study_overview
+from residuum.results import clear_content_errors
 
 STUDY = "study"
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
@@ -55,17 +56,18 @@ def _section(section: Section, key: str) -> dict[str, Any]:
     """A section as the template reads it: every part has the id by which the page's scripts find its data."""
     table_ids = {table.name: f"{key}-table-{n}" for n, table in enumerate(section.tables, start=1)}
     frames = {table.name: table.frame for table in section.tables}
-    return {
-        "id": key,
-        "content": section,
-        "folder": Path(section.source).name,
-        "panels": [
-            _panel(panel, f"{key}-figure-{n}", table_ids, frames) for n, panel in enumerate(section.panels, start=1)
-        ],
-        "tables": [_table(table, table_ids[table.name]) for table in section.tables],
-        "settings": list(_lines(section.config)),
-        "versions": list(_lines(section.environment)),
-    }
+    with clear_content_errors(section.command, section.source):
+        return {
+            "id": key,
+            "content": section,
+            "folder": Path(section.source).name,
+            "panels": [
+                _panel(panel, f"{key}-figure-{n}", table_ids, frames) for n, panel in enumerate(section.panels, start=1)
+            ],
+            "tables": [_table(table, table_ids[table.name]) for table in section.tables],
+            "settings": list(_lines(section.config)),
+            "versions": list(_lines(section.environment)),
+        }
 
 
 def _chapters(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from residuum.reports.retrieval import retrieval_section
 from residuum.reports.studies import study_section
 from residuum.reports.trimming import trimming_section
 from residuum.reports.wording import count, shown
-from residuum.results import Run
+from residuum.results import Run, clear_content_errors
 
 SECTIONS: dict[str, Callable[[Run, str], Section]] = {
     "ablate": ablation_section,
@@ -60,10 +60,12 @@ SECTIONS: dict[str, Callable[[Run, str], Section]] = {
 
 
 def section(run: Run, source: str = "") -> Section:
-    """What the page shows of a run; `source` says where it was read."""
+    """What the page shows of a run; `source` says where it was read, if not as the run itself does."""
     tables = {name: table for name, table in run.tables.items() if name != AUDIT}
-    found = _drawn(SECTIONS.get(run.command, _plain_section)(replace(run, tables=tables), source))
-    return with_audit(found, run.tables[AUDIT]) if AUDIT in run.tables else found
+    source = source or str(run.folder or "")
+    with clear_content_errors(run.command, run.folder):
+        found = _drawn(SECTIONS.get(run.command, _plain_section)(replace(run, tables=tables), source))
+        return with_audit(found, run.tables[AUDIT]) if AUDIT in run.tables else found
 
 
 def _drawn(section: Section) -> Section:

@@ -30,8 +30,12 @@ def study_config(name: str, kit: Kit) -> dict[str, Any]:
 def known_by_content(kit: Kit) -> Kit:
     """The kit with its models under the names by which its folder knows them, where their folders were renamed."""
     kept = {} if kit.fresh else read_config(kit.out)
-    models = kept["models"] if kept.get("command") == COMMAND else {}
-    known = {one["files"]: name for name, one in models.items() if isinstance(one, Mapping) and one.get("files")}
+    models = kept.get("models") if kept.get("command") == COMMAND else None
+    known = {
+        one["files"]: str(name)
+        for name, one in (models.items() if isinstance(models, Mapping) else ())
+        if isinstance(one, Mapping) and one.get("files") and isinstance(one["files"], str)
+    }
     named = {known.get(_files(source), name): source for name, source in kit.models.items()}
     return replace(kit, models=named) if len(named) == len(kit.models) else kit
 
