@@ -33,7 +33,7 @@ from residuum.files import (
     whole_file,
     write_json,
 )
-from residuum.schemas import VALUE_ERRORS, conforming, read_yaml
+from residuum.schemas import conforming, read_yaml
 from residuum.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
@@ -162,9 +162,9 @@ def clear_content_errors(command: str, folder: str | Path | None) -> Iterator[No
     """
     try:
         yield
-    except ResiduumError:
+    except (ResiduumError, OSError, MemoryError, Warning):
         raise
-    except VALUE_ERRORS as error:
+    except Exception as error:  # pandas and plotly alone raise a dozen kinds
         if not folder:
             raise
         reason, command = (" ".join(text.split()) for text in (f"{type(error).__name__}: {error}", command))

@@ -20,8 +20,7 @@ Kind = TypeVar("Kind", bound="DataclassInstance")
 MOST_YAML_BYTES = 10_000_000
 MOST_YAML_VALUES = 100_000
 DEEPEST_YAML = 50
-VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)
-"""What code raises that meets values of another kind or size than it was written for."""
+_VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)
 
 
 def conforming(value: object, kind: type[Kind], where: object, error: type[ResiduumError], remedy: str = "") -> Kind:
@@ -49,7 +48,7 @@ def read_yaml(path: Path, error: type[ResiduumError], remedy: str = "") -> dict[
         values = _PlainLoader(_bounded_text(path)).whole()
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}. {remedy}".strip()) from None
-    except (yaml.YAMLError, *VALUE_ERRORS) as fault:
+    except (yaml.YAMLError, *_VALUE_ERRORS) as fault:
         # beside its own errors, the library lets those of the values through: a 99th month, an `!!int` of nothing
         reason = " ".join(str(fault).split()) or type(fault).__name__
         raise error(f"{path} is not YAML that can be used: {reason[:300]}. {remedy}".strip()) from None

@@ -6,7 +6,7 @@ from bilingual import save_language_model, sentence_pairs, shifted_pairs
 from typer.testing import CliRunner
 
 from residuum.cli import app
-from residuum.errors import ResiduumError
+from residuum.errors import ResiduumError, StoreError
 from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_perplexity, evaluate_retrieval
 from residuum.reports.sections import section
 from residuum.results import Run, read_run, write_run
@@ -85,6 +85,18 @@ def test_a_downstream_run_that_has_not_one_score_is_refused(aligned, tmp_path):
         correlate_alignment(aligned, {**dict.fromkeys(aligned, 0.5), "m0": aligned["m1"]})
     with pytest.raises(ResiduumError, match="matched by name"):
         run("correlate", aligned["m0"], "--downstream", "m0=1", "--out", tmp_path / "x")
+
+
+def test_runs_that_do_not_hold_what_they_should_are_named(aligned, tmp_path):
+    scores = dict.fromkeys(aligned, 0.5)
+    bare = write_run(tmp_path / "bare", Run("evaluate retrieval", {}))
+    with pytest.raises(StoreError, match=r"bare is no whole run of `evaluate retrieval`: .*KeyError: 'averages'"):
+        correlate_alignment({**aligned, "m0": bare}, scores)
+    bare = write_run(tmp_path / "bare", Run("evaluate adapted", {}))
+    with pytest.raises(StoreError, match=r"bare is no whole run of `evaluate adapted`: .*KeyError: 'scores'"):
+        correlate_alignment(aligned, {**scores, "m0": bare})
+    with pytest.raises(StoreError, match=r"bare is no whole run of `adapt`: .*could not convert string to float"):
+        correlate_alignment(aligned, {**scores, "m0": _adapt_run(tmp_path / "bare", {"full-target": "good"})})
 
 
 def test_wrong_usage_is_exit_status_2_and_a_mistake_is_an_error(files, tiny_folder):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -9,9 +10,10 @@ import pandas as pd
 import pytest
 from report_runs import MEASURES, comparison_run
 
+from residuum.comparison import Comparison
 from residuum.errors import SettingError, StoreError
 from residuum.reports import report
-from residuum.results import Run, write_run
+from residuum.results import Run, read_run, write_run
 
 NASTY = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \"quoted\" 'name'"
 
@@ -187,6 +189,30 @@ def test_a_comparison_that_is_not_whole_is_refused(tmp_path):
     run = comparison_run({"a": 2})
     run.tables["similarity"] = run.tables["similarity"].iloc[:0]
     with pytest.raises(StoreError, match="similarity is empty"):
+        report(run, tmp_path / "r.html")
+
+
+def damaged_folder(tmp_path):
+    return write_run(tmp_path / "run", comparison_run({"a": 2}, summary={"words": "many"}))
+
+
+def test_a_folder_with_a_value_of_another_kind_is_named_and_so_is_what_makes_it_again(tmp_path):
+    folder = damaged_folder(tmp_path)
+    again = r"Run `compare` again with --fresh\.$"
+    said = rf"^{folder} is no whole run of `compare`: .*\(ValueError: .*\)\. {again}"
+    with pytest.raises(StoreError, match=said) as error:
+        report(folder, tmp_path / "r.html")
+    assert isinstance(error.value.__cause__, ValueError)
+    with pytest.raises(StoreError, match=again):
+        Comparison(read_run(folder)).plot()
+    with pytest.raises(StoreError, match=again):
+        Comparison(read_run(folder))._repr_html_()
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_run_that_was_made_here_keeps_its_own_error(tmp_path):
+    run = replace(read_run(damaged_folder(tmp_path)), folder=None)
+    with pytest.raises(ValueError, match="Cannot specify ','"):
         report(run, tmp_path / "r.html")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.cli.studies import STUDIES
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.results import Run, finished_run, write_run
+from residuum.results import Run, finished_run, read_run, write_run
 from residuum.studies import documents
 from residuum.studies.declarations import GLUE, Claim, Data, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.running import study
@@ -209,6 +209,21 @@ def test_a_folder_of_another_study_is_not_written_over(chain, tmp_path):
     study("similarity", tmp_path / "out")
     with pytest.raises(StoreError, match=r"holds another run .*; seed 0 → 1"):
         study("similarity", tmp_path / "out", seed=1)
+
+
+def test_a_finished_step_that_does_not_hold_its_table_is_named_with_the_study(chain, tmp_path):
+    out = study("similarity", tmp_path / "out").folder
+    step = read_run(out / "second-teacher")
+    write_run(out / "second-teacher", replace(step, tables={}))
+    with pytest.raises(StoreError, match=r"out is no whole run of `study similarity`: .*'numbers'\)\. Run `study sim"):
+        study("similarity", out)
+
+
+@pytest.mark.parametrize("models", ["", "models: none", "models: {tiny: {files: [1]}}", "models: {1: {files: a}}"])
+def test_a_folder_whose_settings_are_not_whole_is_not_written_over(chain, tmp_path, models):
+    (tmp_path / "config.yaml").write_text(f"command: study\n{models}\n")
+    with pytest.raises(StoreError, match=r"holds another run \(.*choose another folder or pass --fresh"):
+        study("similarity", tmp_path)
 
 
 @pytest.fixture

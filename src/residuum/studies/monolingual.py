@@ -15,7 +15,7 @@ from residuum.distillation import distill
 from residuum.evaluation import Retrieval, correlate_alignment, evaluate_retrieval
 from residuum.evaluation.retrieval_tables import average_table
 from residuum.models import Model, from_transformers
-from residuum.results import Run, read_run
+from residuum.results import Run, clear_content_errors, read_run
 from residuum.studies.commands import distillation_config
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Step, step_name
 from residuum.studies.kits import Kit, block_count, is_narrow
@@ -152,8 +152,9 @@ def _correlate(kit: Kit) -> Run:
     """Over the teacher, its layers and the students that learnt the tasks; a score is the mean over tasks."""
     singles = {name: Retrieval(read_run(kit.out / step_name("single", variant=name))) for name in _singles(kit)}
     shot = [read_run(kit.out / step_name("unaligned", variant=code)) for code in kit.data.targets()]
-    retrievals = {"teacher": Retrieval(read_run(kit.out / "retrieval")), SHOT: _joined(shot), **singles}
-    scores = {variant: _mean_score(variant, kit) for variant in retrievals}
+    with clear_content_errors("study monolingual", kit.out):
+        retrievals = {"teacher": Retrieval(read_run(kit.out / "retrieval")), SHOT: _joined(shot), **singles}
+        scores = {variant: _mean_score(variant, kit) for variant in retrievals}
     return correlate_alignment(retrievals, scores, out=kit.out / "correlate", fresh=kit.fresh).run
 
 

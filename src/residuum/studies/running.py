@@ -13,7 +13,7 @@ import pandas as pd
 
 from residuum.costs import Cost
 from residuum.errors import OtherRunError, SettingError
-from residuum.results import Result, Run, write_run
+from residuum.results import Result, Run, clear_content_errors, write_run
 from residuum.studies.costs import (
     all_parameters,
     block_parameters,
@@ -106,7 +106,9 @@ def study(
     _agree(size, cost_lines(steps, parameters, size.sentences, speed), yes, say)
     expected = [step_minutes(step, parameters, speed) for step in steps]
     results, seconds = _run_steps(steps, kit, expected, say)
-    run = Run(COMMAND, config, *_outcome(document, kit, results, seconds))
+    kept = any(run.folder for run in results.runs.values())
+    with clear_content_errors(f"{COMMAND} {name}", kit.out if kept else None):
+        run = Run(COMMAND, config, *_outcome(document, kit, results, seconds))
     write_run(kit.out, run)
     _report(document, kit, results)
     return Study(run, kit.out)
