@@ -28,7 +28,7 @@ from random import Random
 
 import atheris
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path[:0] = [str(Path(__file__).parents[1] / part) for part in ("fuzz", ".", "reports")]
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
 
 from target_kinds import GivenUp, Target
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fuzz_model_targets import model_targets
+from fuzz_run_targets import run_targets
 from mutations import Mutation, changed_header, changed_json, changed_json_lines, changed_unmarked, damaged, generated
 from target_kinds import Target, alone, among_others, in_a_child
 
@@ -70,6 +71,7 @@ def all_targets(folder: Path) -> list[Target]:
         *_stores(folder / "stores"),
         *_foreign(folder / "foreign"),
         *_runs(folder / "runs"),
+        *run_targets(folder / "contents"),
         *_tasks(folder / "tasks"),
         *model_targets(folder / "models"),
     ]

@@ -42,9 +42,8 @@ def every_run(word: str) -> list[Run]:
     ]
 
 
-def adaptation_run(word: str) -> Run:
-    strategies, languages, many = ["full", word], [word, "de"], range(40)
-    strategies += [f"strategy {number}" for number in many]
+def adaptation_run(word: str, more: int = 40) -> Run:
+    strategies, languages = ["full", word, *(f"strategy {number}" for number in range(more))], [word, "de"]
     keys = [(s, x, k, part) for s in strategies for x in languages for k in (0, 5) for part in ("test", "dev")]
     means = pd.DataFrame(keys, columns=["strategy", "language", "k", "part"])
     means = means.assign(metric="accuracy", value=0.5 + means["k"] / 50, low=0.4, high=0.7, n=3)
