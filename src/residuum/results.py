@@ -79,7 +79,8 @@ class Result(ABC):
 
     def plot(self, title: str = "", view: str = "") -> go.Figure:
         """A figure of the report: the first, or the one whose title has `title` in it; `view` is what it can choose."""
-        return _showing().run_figure(self.run, title, view)
+        with clear_content_errors(self.run.command, self.run.folder):
+            return _showing().run_figure(self.run, title, view)
 
     def _repr_html_(self) -> str:
         with clear_content_errors(self.run.command, self.run.folder):

@@ -62,7 +62,7 @@ def _show(run: Run, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numbers that are none may be warned of
         if way == 0:
-            render([section(run)], "page")
+            render([section(run)] * 2, "page")
         elif way == 1:
             Shown(run)._repr_html_()
         elif panels := (found := section(run)).panels:
@@ -76,11 +76,11 @@ def _of_run(name: str, run: Run, read: Callable[[Run], object]) -> Target:
     seed = json.dumps({"config": run.config, "summary": run.summary, "tables": tables}, default=_plain).encode()
 
     def read_bytes(data: bytes) -> None:
-        value = json.loads(data)
         try:
+            value = json.loads(data)
             json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise StoreError("No file can hold half a surrogate pair.") from None
+        except (ValueError, RecursionError):
+            raise StoreError("No files can hold it: it is no JSON, or has half a surrogate pair.") from None
         read(_run(value if isinstance(value, dict) else {}, run))
 
     return Target(name, seed, read_bytes, (), (changed_json, damaged_table))

@@ -54,20 +54,21 @@ def write_figures(sections: Sequence[Section], folder: Path, format: str) -> lis
     with clear_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for one, name, figure in _named_figures(sections):
-        with lone_file(folder / f"{name}.{format}") as path, clear_content_errors(one.command, one.source):
-            save_paper_figure(figure, path, format)
-        written.append(folder / f"{name}.{format}")
+    for number, one in enumerate(sections, start=1):
+        with clear_content_errors(one.command, one.source):
+            for name, figure in _named_figures(one, number):
+                with lone_file(folder / f"{name}.{format}") as path:
+                    save_paper_figure(figure, path, format)
+                written.append(folder / f"{name}.{format}")
     return written
 
 
-def _named_figures(sections: Sequence[Section]) -> Iterator[tuple[Section, str, go.Figure]]:
-    """Figures with their sections and names, which differ: titles may be alike, so runs and figures are numbered."""
-    for number, one in enumerate(sections, start=1):
-        drawn = [(panel, view) for panel in one.panels for view in panel.views]
-        for place, (panel, view) in enumerate(drawn, start=1):
-            own = (view.key,) if len(panel.views) > 1 else ()
-            yield one, _slug(f"{number:02d}", one.command, f"{place:02d}", panel.title, *own), view.figure
+def _named_figures(section: Section, number: int) -> Iterator[tuple[str, go.Figure]]:
+    """Figures with names that differ: titles may be cut or alike, so the run and the figure in it are numbered."""
+    drawn = [(panel, view) for panel in section.panels for view in panel.views]
+    for place, (panel, view) in enumerate(drawn, start=1):
+        own = (view.key,) if len(panel.views) > 1 else ()
+        yield _slug(f"{number:02d}", section.command, f"{place:02d}", panel.title, *own), view.figure
 
 
 def _slug(*parts: str) -> str:

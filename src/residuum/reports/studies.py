@@ -110,7 +110,7 @@ def _finding(row: Mapping[Any, Any]) -> Finding:
         text += f"; the document has {row['document']:.4g}"
     note = f" ({row['note']})" if row["note"] else ""
     minor = row["verdict"] not in VERDICTS[:2]
-    return Finding(row["where"], f"{text.removesuffix('.')}{note}.", row["verdict"], minor)
+    return Finding(str(row["where"]), f"{text.removesuffix('.')}{note}.", str(row["verdict"]), minor)
 
 
 def _interval(row: Mapping[Any, Any]) -> str:
