@@ -170,7 +170,7 @@ def clear_content_errors(command: str, folder: str | Path | None) -> Iterator[No
             raise
         reason, command = (" ".join(text.split()) for text in (f"{type(error).__name__}: {error}", command))
         raise StoreError(
-            f"{folder} is no whole run of `{command[:80]}`: it holds something else than that writes ({reason[:200]}). "
+            f"{folder} is no whole run of `{command[:80]}`: it does not hold what that writes ({reason[:200]}). "
             f"Run `{command[:80]}` again with --fresh."
         ) from error
 
