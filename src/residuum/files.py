@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-from safetensors import SafetensorError
 
-from residuum.errors import StoreError
+from residuum.errors import ResiduumError, StoreError
 
 try:
     import fcntl
@@ -240,7 +239,9 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's complaints about writing into one clear line."""
     try:
         yield
-    except (OSError, SafetensorError) as error:
+    except ResiduumError:
+        raise
+    except Exception as error:  # safetensors and tokenizers have errors of their own, the latter of no kind at all
         number = _error_number(error)
         if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StoreError(
@@ -254,8 +255,8 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def _error_number(error: OSError | SafetensorError) -> int | None:
-    """The system's error number, which safetensors gives only in words."""
+def _error_number(error: Exception) -> int | None:
+    """The system's error number, which what is written in Rust gives only in words."""
     if isinstance(error, OSError):
         return error.errno
     said = re.search(r"os error (\d+)", str(error))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.errors import CorpusError, ModelError
+from residuum.files import clear_disk_errors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -218,7 +219,7 @@ def _rebuilt(tokenizer: PreTrainedTokenizerBase, state: dict[str, Any]) -> PreTr
     """The tokenizer that its files, with another tokenizer.json, give."""
     from transformers import PreTrainedTokenizerFast
 
-    with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+    with tempfile.TemporaryDirectory(prefix="residuum-") as folder, clear_disk_errors(Path(folder)):
         tokenizer.save_pretrained(folder)
         for path in Path(folder).iterdir():  # older files would bring the old pieces back
             if path.name not in ("tokenizer_config.json", "special_tokens_map.json"):

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,12 @@ from residuum.files import (
     whole_folder,
     write_json,
 )
+from residuum.pruning import prune
 from residuum.results import Run, finished_run, read_run, scratch, write_run
+from residuum.trimming import trim
+from residuum.vocabularies import count_pieces, cut_vocabulary
+from teachers import tokenizer_of
+from tiny import TEXT, save_model
 
 CONFIG = {"seed": 0}
 TABLE = pd.DataFrame({"name": ["cka", "größe", None], "value": [0.5, 0.25, np.nan], "layer": [0, 1, 2]})
@@ -260,6 +266,36 @@ def test_a_full_disk_is_an_error_before_an_array_is_mapped_and_leaves_nothing(sm
     with pytest.raises(StoreError, match="The disk is full"):
         store._build_array(small_disk / "array.npy", store.layers)
     assert [path.name for path in small_disk.iterdir()] == ["filling"]
+
+
+@pytest.mark.parametrize("verb", ["prune", "trim"])
+def test_a_model_is_written_whole_or_not_at_all_however_little_space_is_left(small_disk, tmp_path, verb):
+    """The tokenizer's Rust code knows no OSError: what is raised there is an Exception that says `os error 28`."""
+    model, text = save_model("bert", tmp_path / "bert"), tmp_path / "text.txt"
+    text.write_text("\n".join(TEXT), encoding="utf-8")
+    write = partial(prune, drop="top:1") if verb == "prune" else partial(trim, texts=text)
+    subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
+    said = []
+    for left in (4, 20, 32, 48, 64, 80, 100, 200, 400):
+        (small_disk / "filling").write_bytes(b"x" * 1024 * (1024 - left))
+        try:
+            said.append(write(model, out=small_disk / "out").run.command)
+        except StoreError as error:
+            said.append(str(error).partition(":")[0])
+        assert (small_disk / "out" / "result.json").exists() == (said[-1] == verb)
+        assert not list((small_disk / "out").glob(".*"))
+        release_folder(small_disk / "out")
+        remove_folder(small_disk / "out")
+    assert set(said) == {"The disk is full", verb}
+    assert said == sorted(said)
+
+
+def test_a_full_folder_of_temporary_files_is_said(small_disk, monkeypatch):
+    tokenizer = tokenizer_of("bert")
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    fill(small_disk, left=4096)
+    with pytest.raises(StoreError, match="The disk is full: .*residuum-.* could not be written"):
+        cut_vocabulary(tokenizer, count_pieces(tokenizer, TEXT))
 
 
 def test_an_older_or_newer_format_is_refused_by_its_number(tmp_path, store):
