@@ -44,6 +44,27 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
 
 
+@pytest.mark.parametrize("write", [whole_folder, files_for])
+def test_every_file_of_a_folder_is_on_disk_before_it_gets_its_name(write, tmp_path, monkeypatch):
+    """Else a power cut may leave empty files under their names, which would be taken for whole ones."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    rename, replace = Path.rename, Path.replace
+    monkeypatch.setattr(Path, "rename", lambda path, to: (_check_synced(path, synced), rename(path, to))[1])
+    monkeypatch.setattr(Path, "replace", lambda path, to: (_check_synced(path, synced), replace(path, to))[1])
+    with write(tmp_path / "out") as temporary:
+        (temporary / "first").write_text("text")
+        if write is whole_folder:
+            (temporary / "in").mkdir()
+            (temporary / "in" / "second").write_text("text")
+    assert (tmp_path / "out" / "first").read_text() == "text"
+    assert synced
+
+
+def _check_synced(path: Path, synced: list[int]) -> None:
+    assert {part.stat().st_ino for part in (path, *path.rglob("*"))} <= set(synced)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="file modes are those of POSIX")
 def test_tensor_files_have_the_mode_of_any_other_new_file(tmp_path):
     (tmp_path / "plain").write_text("")

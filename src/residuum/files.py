@@ -135,7 +135,7 @@ def checksum(path: Path) -> str:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; it becomes `path` at the end, or vanishes if anything failed."""
+    """Give a temporary folder to fill; it becomes `path` at the end, on disk, or vanishes if anything failed."""
     _remove_abandoned(path)
     temporary = _temporary(path)
     with clear_disk_errors(path):
@@ -145,6 +145,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
             yield temporary
             for file in temporary.rglob("*.safetensors"):
                 _let_others_read(file)
+            for part in (temporary, *temporary.rglob("*")):
+                _sync(part)
             remove_folder(path)
             temporary.rename(path)
             _sync(path.parent)
