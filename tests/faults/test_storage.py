@@ -268,6 +268,31 @@ def test_a_full_disk_is_an_error_before_an_array_is_mapped_and_leaves_nothing(sm
     assert [path.name for path in small_disk.iterdir()] == ["filling"]
 
 
+EXPORT = """
+import sys
+from pathlib import Path
+from residuum import ActivationStore, export_activations
+from residuum.errors import StoreError
+store, target = ActivationStore.open(sys.argv[1]), Path(sys.argv[2])
+for left in (0, 2, 8, 16, 24, 240):
+    target.with_name("filling").write_bytes(b"x" * 1024 * (300 - left))
+    try:
+        print(export_activations(store, target).name)
+    except StoreError as error:
+        print(str(error).partition(":")[0])
+    print(*sorted(path.name for path in target.parent.iterdir()))
+"""
+
+
+@pytest.mark.parametrize("suffix", [".hdf5", ".npz", ".json", ".arrow"])
+def test_a_full_disk_leaves_nothing_of_an_export_and_kills_no_process(suffix, small_disk, tmp_path):
+    store = known_data(n_sentences=60).store(tmp_path / "acts", shard_words=12)
+    command = [sys.executable, "-c", EXPORT, store.path, small_disk / f"x{suffix}"]
+    said = subprocess.run(command, capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines() == ["The disk is full", "filling"] * 5 + [f"x{suffix}", f"filling x{suffix}"]
+
+
 @pytest.mark.parametrize("verb", ["prune", "trim"])
 def test_a_model_is_written_whole_or_not_at_all_however_little_space_is_left(small_disk, tmp_path, verb):
     """The tokenizer's Rust code knows no OSError: what is raised there is an Exception that says `os error 28`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tempfile
 import time
@@ -232,16 +233,50 @@ def _sentences(store: ActivationStore) -> Iterator[tuple[int, list[str], Float[n
 def _write_hdf5(store: ActivationStore, path: Path) -> None:
     h5py = import_h5py()
     index: dict[str, str] = {}
-    with h5py.File(path, "w") as file:
-        for sentence, words, block in _sentences(store):
-            file.create_dataset(str(sentence), data=np.swapaxes(block, 0, 1))
-            text, count = " ".join(words), 1
-            while text in index:
-                count += 1
-                text = f"{' '.join(words)} (Occurrence {count})"
-            index[text] = str(sentence)
-        table = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-        table[0] = json.dumps(index)
+    with _Patient(path) as raw:
+        with h5py.File(raw, "w") as file:
+            for sentence, words, block in _sentences(store):
+                file.create_dataset(str(sentence), data=np.swapaxes(block, 0, 1))
+                text, count = " ".join(words), 1
+                while text in index:
+                    count += 1
+                    text = f"{' '.join(words)} (Occurrence {count})"
+                index[text] = str(sentence)
+                if raw.complaint:
+                    break
+            table = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
+            table[0] = json.dumps(index)
+        if raw.complaint:
+            raise raw.complaint
+
+
+class _Patient(io.FileIO):
+    """A file that takes what a full disk does not, with its complaint: the HDF5 library dies of a write that fails."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+")
+        self.complaint: OSError | None = None
+        self.kept: list[tuple[int, bytes]] = []  # what the library wrote since then, and where; it may read it again
+
+    def write(self, data: Any) -> int:
+        start, written = self.tell(), 0
+        try:
+            while written < len(data) and self.complaint is None:
+                written += super().write(data[written:])
+        except OSError as error:
+            self.complaint = error
+        if self.complaint:
+            self.kept.append((start, bytes(data)))
+        return len(data)
+
+    def readinto(self, buffer: Any) -> int:
+        start = self.tell()
+        super().readinto(buffer)
+        for place, piece in self.kept:
+            first, stop = max(start, place), min(start + len(buffer), place + len(piece))
+            if first < stop:
+                buffer[first - start : stop - start] = piece[first - place : stop - place]
+        return len(buffer)
 
 
 def _write_json(store: ActivationStore, path: Path) -> None:
