@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from residuum.files import (
     whole_file,
     write_json,
 )
+from residuum.packed import MOST_GROWTH, batch_bytes, open_parquet, unpacked_limit
 from residuum.schemas import conforming, read_yaml
 from residuum.tensor_files import read_tensors, write_tensors
 
@@ -51,6 +53,8 @@ PLACES = {
     "pairs": "pair_fingerprints",
 }
 """Settings that say where something lies, each with the one beside it that says by a fingerprint what it holds."""
+TABLE_ROWS = 1000
+"""Of a table that are unpacked at once to know how much all take."""
 _AGAIN = "Run its command again with --fresh."
 
 
@@ -292,9 +296,19 @@ def _read_table(path: Path, said: str) -> pd.DataFrame:
     try:
         if checksum(path) != said:
             raise StoreError(f"{path} has been altered (its checksum differs). {_AGAIN}")
+        _check_unpacked(path)
         return pd.read_parquet(path, engine="pyarrow")
     except (OSError, ValueError, KeyError, TypeError, arrow.ArrowException) as error:
         raise StoreError(f"{path} cannot be read ({' '.join(str(error).split())[:200]}). {_AGAIN}") from None
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse a table that unpacks beyond all measure before it is unpacked: a checksum is none against forgery."""
+    limit = unpacked_limit(path)
+    with open_parquet(path) as file:
+        for size in accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS))):
+            if size > limit:
+                raise StoreError(f"{path} unpacks to more than {MOST_GROWTH} times its size, which no result does.")
 
 
 def _read_tensors(path: Path) -> dict[str, np.ndarray]:

@@ -6,22 +6,27 @@ import zipfile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
 from made_stores import known_data
+from residuum import packed
+from residuum.activations import foreign
 from residuum.activations.exchange import export_activations, import_activations
 from residuum.adaptation.files import read_part
 from residuum.adaptation.folders import read_record
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
-from residuum.corpus import files, read_corpus
+from residuum.corpus import read_corpus
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.feature_transfer.product import read_classifier
 from residuum.maths.contexts import ContextAccumulator
 from residuum.maths.moments import MomentsAccumulator
 from residuum.models import load_model
+from residuum.packed import arrow_bytes
 from residuum.redundancies.minimal_sets import _remembered
+from residuum.results import Run, read_run, write_run
 from residuum.studies.costs import block_parameters
 from residuum.studies.kits import block_count, model_family
 from residuum.training.checkpoints import open_run, resume, write_checkpoint
@@ -45,13 +50,13 @@ def write_npz(path, *, rows=3, hidden=4, value=0.0):
 
 
 def test_an_archive_that_unpacks_beyond_all_measure_is_given_up_before_it_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 10_000)
     write_npz(tmp_path / "good.npz")
     assert import_activations(tmp_path / "good.npz", tmp_path / "good").n_rows == 3
     write_npz(tmp_path / "bomb.npz", rows=1000, hidden=2000)
     assert (tmp_path / "bomb.npz").stat().st_size < 12_000
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("it was unpacked"))
-    with pytest.raises(StoreError, match=r"unpacks to 8,0.* bytes, more than 500 times its size"):
+    with pytest.raises(StoreError, match=r"unpacks to 8,0.* bytes or more, over 500 times its size"):
         import_activations(tmp_path / "bomb.npz", tmp_path / "out")
 
 
@@ -65,11 +70,80 @@ def test_no_more_of_an_archive_is_unpacked_than_it_says_it_has(tmp_path):
         import_activations(tmp_path / "lie.npz", tmp_path / "out")
 
 
+def write_arrow(path, packing, *, rows=3, hidden=4, batches=1, notes=None):
+    """Activations in record batches; `notes` is a column that is not read."""
+    columns = {
+        "sentence": pa.array(np.zeros(rows, np.int64)),
+        "word": pa.array([""] * rows),
+        "layer-0": pa.FixedSizeListArray.from_arrays(np.zeros(rows * hidden, np.float32), hidden),
+    }
+    if notes is not None:
+        columns["notes"] = notes
+    batch = pa.record_batch(columns)
+    options = pa.ipc.IpcWriteOptions(compression=packing)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema, options=options) as file:
+        for _ in range(batches):
+            file.write_batch(batch)
+    return path
+
+
+REPEATED = pa.array(["a" * 8_000_000, "b"]).dictionary_encode().take(pa.array([1, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    "size", [{"rows": 500_000}, {"hidden": 1_000_000}, {"rows": 20_000, "batches": 40}, {"notes": REPEATED}]
+)
+def test_an_arrow_file_that_unpacks_beyond_all_measure_is_given_up_before_it_is_unpacked(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 10_000)
+    path = write_arrow(tmp_path / "bomb.arrow", "zstd", **size)
+    assert path.stat().st_size < 30_000
+    monkeypatch.setattr(foreign, "_arrow_batches", lambda *_: pytest.fail("it was unpacked"))
+    with pytest.raises(StoreError, match=r"unpacks to [\d,]+ bytes or more, over 500 times its size"):
+        import_activations(path, tmp_path / "out")
+
+
+def test_what_a_packed_arrow_file_unpacks_to_is_what_it_takes_unpacked(tmp_path):
+    rows = pa.array(["note"] * 4000).dictionary_encode()
+    sizes = {}
+    for packing in (None, "lz4", "zstd"):
+        path = write_arrow(tmp_path / f"{packing}.arrow", packing, rows=4000, hidden=20, batches=3, notes=rows)
+        sizes[packing] = sum(arrow_bytes(path))
+        assert import_activations(path, tmp_path / str(packing)).n_rows == 12_000
+    whole = (tmp_path / "None.arrow").stat().st_size
+    assert (tmp_path / "zstd.arrow").stat().st_size < whole / 20
+    assert all(0.99 * whole < size < 1.01 * whole for size in sizes.values())
+
+
+def test_a_table_of_results_that_unpacks_beyond_all_measure_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1_000_000)
+    good = pd.DataFrame({"name": ["a", "b", None] * 2000, "value": np.arange(6000.0)})
+    bomb = pd.DataFrame({"name": ["a" * 50_000] * 2000})
+    write_run(tmp_path / "good", Run("compare", {}, tables={"names": good}))
+    pd.testing.assert_frame_equal(read_run(tmp_path / "good").tables["names"], good)
+    write_run(tmp_path / "bomb", Run("compare", {}, tables={"names": bomb}))
+    assert (tmp_path / "bomb" / "names.parquet").stat().st_size < 20_000
+    monkeypatch.setattr(pd, "read_parquet", lambda *_, **__: pytest.fail("it was unpacked"))
+    with pytest.raises(StoreError, match=r"names.parquet unpacks to more than 500 times its size"):
+        read_run(tmp_path / "bomb")
+
+
+def test_a_line_of_json_activations_that_never_ends_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(foreign, "LONGEST_LINE", 1000)
+    path = tmp_path / "x.json"
+    feature = {"token": "a", "layers": [{"index": 0, "values": [0.5]}]}
+    lines = [json.dumps({"features": [feature] * n}) + "\n" for n in (1, 3, 30)]
+    path.write_text("".join(lines[:2]))
+    assert import_activations(path, tmp_path / "good").n_rows == 4
+    path.write_text("".join(lines))
+    with pytest.raises(StoreError, match="line 3: longer than 1,000 characters"):
+        import_activations(path, tmp_path / "bad")
+
+
 @pytest.mark.parametrize("column", [["a" * 50_000] * 2000, [["a" * 50_000] * 4] * 500], ids=["texts", "lists"])
 def test_a_text_that_parquet_says_once_for_thousands_of_rows_is_counted_before_it_is_repeated(
     tmp_path, monkeypatch, column
 ):
-    monkeypatch.setattr(files, "MOST_UNPACKED", 1_000_000)
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1_000_000)
     name = "tokens" if isinstance(column[0], list) else "text"
     path = tmp_path / "bomb.parquet"
     pd.DataFrame({name: column}).to_parquet(path, compression="zstd")

@@ -15,6 +15,7 @@ import torch
 
 import residuum
 from made_stores import known_data
+from residuum import packed
 from residuum.activations.exchange import import_activations
 from residuum.activations.manifests import read_manifest
 from residuum.activations.store import open_store
@@ -48,14 +49,14 @@ def test_a_line_without_an_end_is_given_up_before_it_fills_the_memory(tmp_path, 
 
 @pytest.mark.parametrize("format", ["lines", "json"])
 def test_a_file_that_unpacks_beyond_all_measure_is_given_up(tmp_path, format, monkeypatch):
-    monkeypatch.setattr(files, "MOST_UNPACKED", 1000)
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1000)
     path = tmp_path / "bomb.txt"
     path.write_bytes(lzma.compress((b"a" * 999 + b"\n") * 3000))
     assert "unpacks to more than 500 times its size" in refused(path, format=format)
 
 
 def test_text_that_shrinks_as_text_does_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_UNPACKED", 1_000)
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1_000)
     (tmp_path / "text.txt").write_bytes(gzip.compress(b"".join(b"line %d\n" % i for i in range(5000))))
     assert len(read_corpus(tmp_path / "text.txt", format="lines")) == 5000
 

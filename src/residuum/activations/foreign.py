@@ -9,26 +9,29 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from residuum.corpus.files import MOST_GROWTH, unpacked_limit
 from residuum.errors import SettingError, StoreError
+from residuum.packed import MOST_GROWTH, arrow_bytes, unpacked_limit
 
 ARROW = (".arrow", ".feather")
 HDF5 = (".hdf5", ".h5")
 FORMATS = (*HDF5, ".json", ".npz", *ARROW)
 MOST_GAPS = 1_000_000
 """Sentences without words beyond which a file's numbers of sentences are not believed."""
+LONGEST_LINE = 1_000_000_000
+"""Characters of a line of JSON, which holds all layers of a sentence: 500 words of a large model take 300 million."""
 HEAD = 4_000_000
 """Characters of JSON lines that tell what the others are like."""
 READ_BYTES, PARSED_BYTES = 16, 80
@@ -102,7 +105,7 @@ def _clear_errors(path: Path) -> Iterator[None]:
         yield
     except (
         *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError),
-        *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, pa.ArrowException),
+        *(RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error, pa.ArrowException),
     ) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise StoreError(
@@ -203,7 +206,11 @@ def _is_unicode(text: str) -> bool:
 def _json_lines(path: Path, most: int | None = None) -> Iterator[tuple[int, list[Any]]]:
     read = 0
     with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), ""), 1):
+            if len(line) > LONGEST_LINE:
+                raise StoreError(
+                    f"{path}, line {number}: longer than {LONGEST_LINE:,} characters; expected a sentence."
+                )
             read += len(line)
             if most is not None and read > most and number > 1:
                 return
@@ -220,7 +227,8 @@ def _json_lines(path: Path, most: int | None = None) -> Iterator[tuple[int, list
 
 
 def _read_npz(path: Path) -> Foreign:
-    _check_unpacked(path)
+    with zipfile.ZipFile(path) as archive:
+        _check_unpacked(path, (part.file_size for part in archive.infolist()))
     try:
         # opened here, because numpy leaves a file open that turns out to be no archive
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -284,15 +292,15 @@ def _npz_whole(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray
         yield values[start:stop]
 
 
-def _check_unpacked(path: Path) -> None:
-    """Refuse an archive that unpacks beyond all measure; no more is read of a part than it says it has."""
-    with zipfile.ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    if size > unpacked_limit(path):
-        raise StoreError(
-            f"{path} unpacks to {size:,} bytes, more than {MOST_GROWTH} times its size; expected activations, which "
-            "never do. Write it unpacked (numpy.savez) if it is meant so."
-        )
+def _check_unpacked(path: Path, parts: Iterable[int]) -> None:
+    """Refuse a file that unpacks beyond all measure; no more is read of a part than it says it has."""
+    limit = unpacked_limit(path)
+    for size in accumulate(parts):
+        if size > limit:
+            raise StoreError(
+                f"{path} unpacks to {size:,} bytes or more, over {MOST_GROWTH} times its size; expected activations, "
+                "which never do. Write it unpacked if it is meant so."
+            )
 
 
 def _check_arrays(path: Path, shape: tuple[int, ...], layers: Any, sentence: Any, word: Any) -> None:
@@ -319,6 +327,7 @@ def _read_arrow(path: Path) -> Foreign:
     if len(sizes) > 1 or not pa.types.is_string(schema.field("word").type):
         found = f"layers of {sorted(sizes)} neurons and words of type {schema.field('word').type}"
         raise StoreError(f"{path} has {found}; expected lists of one size, and text.")
+    _check_unpacked(path, arrow_bytes(path))
 
     words, largest = [], 0
     for batch in _arrow_batches(path, ["sentence", "word"]):

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from residuum.errors import CorpusError
+from residuum.packed import MOST_GROWTH, unpacked_limit
 
 MAX_LINE_BYTES = 10_000_000
 MAX_BLOCK_LINES = 100_000
 SAMPLE_LINES = 200
 LONGEST_SHOWN = 300
-MOST_UNPACKED = 100_000_000
-MOST_GROWTH = 500  # text that says anything shrinks 3 to 20 times
 
 Line = tuple[int, str]
 
@@ -89,11 +88,6 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
         raise CorpusError(f"{path} is a damaged or cut-off compressed file ({error}); fetch it again.") from error
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def unpacked_limit(path: Path) -> int:
-    """The bytes beyond which what a packed file unpacks to is not believed."""
-    return max(MOST_UNPACKED, MOST_GROWTH * path.stat().st_size)
 
 
 def too_large(path: Path) -> CorpusError:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residuum.corpus.corpus import Corpus
-from residuum.corpus.files import malformed, numbered_lines, too_large, unpacked_limit, whole_text
+from residuum.corpus.files import malformed, numbered_lines, too_large, whole_text
 from residuum.corpus.options import Options
 from residuum.corpus.records import Table, corpus_of_table, known_text_columns
 from residuum.corpus.rows import Row
 from residuum.errors import CorpusError, ResiduumError
+from residuum.packed import batch_bytes, open_parquet, unpacked_limit
 
 if TYPE_CHECKING:
-    from pyarrow import Array, DataType, RecordBatch, Schema
+    from pyarrow import DataType, RecordBatch, Schema
     from pyarrow.parquet import ParquetFile
 
 Cells = tuple[int, list[str] | str]
@@ -57,14 +58,11 @@ def read_jsonl(path: Path, options: Options) -> Corpus:
 
 def read_parquet(path: Path, options: Options) -> Corpus:
     """A parquet file, of which only the columns that are needed are read."""
-    from pyarrow import parquet, types
+    from pyarrow import types
 
     with _clear_parquet_errors(path):
-        facts = parquet.read_metadata(path)
-        schema = facts.schema.to_arrow_schema()
-        # one text, said once in the file, may stand in thousands of rows: it is counted before it is repeated here
-        texts = [i for i in range(facts.num_columns) if facts.schema.column(i).physical_type == "BYTE_ARRAY"]
-        file = parquet.ParquetFile(path, metadata=facts, read_dictionary=texts)
+        file = open_parquet(path)
+        schema = file.metadata.schema.to_arrow_schema()
         table = Table(
             source=str(path),
             columns=schema.names,
@@ -201,23 +199,10 @@ def _bounded(path: Path, batches: Iterator["RecordBatch"]) -> Iterator["RecordBa
     """The batches, until they have grown beyond what the size of the file makes likely."""
     unpacked = 0
     for batch in batches:
-        batch.validate(full=True)
-        unpacked += sum(map(_filled_bytes, batch.columns))
+        unpacked += batch_bytes(batch)
         if unpacked > unpacked_limit(path):
             raise too_large(path)
         yield batch
-
-
-def _filled_bytes(values: "Array") -> int:
-    """The bytes of values once every text that they share is repeated where it stands."""
-    from pyarrow import compute, types
-
-    if types.is_dictionary(values.type):
-        lengths = compute.call_function("binary_length", [values.dictionary]).take(values.indices)
-        return compute.call_function("sum", [lengths]).as_py() or 0
-    if types.is_struct(values.type):
-        return sum(map(_filled_bytes, values.flatten()))
-    return values.nbytes if not types.is_nested(values.type) else _filled_bytes(values.flatten())
 
 
 def _plain(batch: "RecordBatch", schema: "Schema") -> "RecordBatch":
