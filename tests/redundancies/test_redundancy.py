@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +10,7 @@ from made_stores import broken_store, made_store
 from residuum import redundancies
 from residuum.corpus import Corpus
 from residuum.errors import DataError, SettingError, StoreError
+from residuum.files import read_json
 from residuum.maths.clustering import cluster_neurons
 from residuum.maths.probing import Recipe
 from residuum.maths.similarity import similarity
@@ -290,7 +289,7 @@ def test_a_killed_run_keeps_its_finished_steps(step, labelled, tasked, tmp_path,
     assert (folder / "general" / "result.json").exists()
     assert (folder / "probes" / "result.json").exists() == (step == "minimal")
     if step == "minimal":
-        tried = json.loads((folder / "lca.json").read_text())
+        tried = read_json(folder / "lca.json")
         own = tasked.run.tables["tried"].set_index(["set", "neurons"])["dev"]
         assert tried == {str(size): own["minimal set", size] for size in map(int, tried)}
     monkeypatch.setattr(redundancies.analysis, "general_redundancy", None)

@@ -92,15 +92,16 @@ def test_the_sample_transfer_asks_in_languages_that_it_does_not_teach(kit):
 def test_given_data_is_read_by_its_layout(data):
     given = GivenData(data, SCALES["small"])
     assert set(given.word_tasks) == {"upos", "chunk"}
-    assert set(given.sentence_tasks) == {"sst2", "rte"}
+    assert set(given.sentence_tasks) == {"sst2", "mrpc"}
     assert len(given.text) == SCALES["small"].limit
     assert next(iter(given.treebanks)) == "en"
     assert [pairs.languages for pairs in given.pairs()] == [("tur", "eng"), ("swh", "eng")]
 
 
 def test_tasks_that_are_asked_for_take_the_place_of_the_scales(data):
-    given = GivenData(data, SCALES["small"], tasks=("rte", "sem"))
-    assert list(given.sentence_tasks) == ["rte"]
+    given = GivenData(data, SCALES["small"], tasks=("rte", "qnli", "sem"))
+    assert list(given.sentence_tasks) == ["rte", "qnli"]
+    assert len(given.sentence_tasks["qnli"][1].test) > 1000, "dev.tsv, and not sample_dev.json"
     assert list(given.word_texts) == ["sem"]
 
 
