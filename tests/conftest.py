@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -35,12 +36,14 @@ def tiny_folder(tmp_path_factory):
 
 @pytest.fixture
 def run(monkeypatch, capfd):
-    """Run a command in this process; give its exit status and what it printed."""
+    """Run a command in this process, on text or bytes from `stdin`; give its exit status and what it printed."""
 
     from residuum.cli import main
 
-    def command(*arguments):
+    def command(*arguments, stdin=""):
         monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
+        text = stdin if isinstance(stdin, bytes) else stdin.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
         handler = signal.getsignal(signal.SIGINT)
         capfd.readouterr()
         try:

@@ -1,41 +1,13 @@
 """`residuum transfer` and `residuum predict`: the same numbers as Python, words and tags in a stream."""
 
-import io
-import signal
-import sys
-
 import pytest
 from tagged_words import RECIPE, numbered_corpus, tagged_corpus
 
 from made_stores import conllu
-from residuum.cli import main
 from residuum.feature_transfer import predict, streaming, transfer, transfer_cost
 from residuum.results import read_run
 
 FLAGS = ("--epochs", RECIPE.epochs, "--batch-size", RECIPE.batch_size, "--learning-rate", RECIPE.learning_rate)
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """Run a command in this process; give its exit status and what it printed."""
-
-    def command(*arguments, stdin=""):
-        monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
-        text = stdin if isinstance(stdin, bytes) else stdin.encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        handler = signal.getsignal(signal.SIGINT)
-        capfd.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as exit:
-            status = exit.code or 0
-        finally:
-            signal.signal(signal.SIGINT, handler)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return command
 
 
 @pytest.fixture(scope="module")

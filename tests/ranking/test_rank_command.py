@@ -1,12 +1,8 @@
 """`residuum rank` and `residuum ablate`: the numbers of Python, and clear errors."""
 
-import signal
-import sys
-
 import pandas as pd
 import pytest
 
-from residuum.cli import main
 from residuum.maths.probing import Recipe
 from residuum.ranking import ablate, neuron_cards, rank_neurons
 from residuum.results import read_run
@@ -25,27 +21,6 @@ def treebank(tmp_path_factory):
     path = tmp_path_factory.mktemp("treebank") / "all.conllu"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd):
-    """Run a command in this process; give its exit status and what it printed."""
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["residuum", *map(str, arguments)])
-        handler = signal.getsignal(signal.SIGINT)
-        capfd.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as exit:
-            status = exit.code or 0
-        finally:
-            signal.signal(signal.SIGINT, handler)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return command
 
 
 RECIPE = Recipe(epochs=2, batch_size=32)
