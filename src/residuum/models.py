@@ -434,7 +434,7 @@ def _window(module: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None
 def _read_transformer(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
     extra = {"use_cache": False} if getattr(module.config, "use_cache", False) else {}
     output = module(**batch, **extra, output_hidden_states=True, output_attentions=attention or None)
-    hidden = [output.hidden_states[layer] for layer in layers]
+    hidden = [_states(output)[layer] for layer in layers]
     if not attention:
         return Reading(hidden, [])
     if not output.attentions or output.attentions[0] is None:
@@ -485,7 +485,12 @@ def _block_count(module: nn.Module) -> int:
     """The number of blocks, counted in a pass because configs name it in a dozen ways."""
     with torch.inference_mode():
         output = module(**probe_batch(module, None), output_hidden_states=True)
-    return len(output.hidden_states) - 1
+    return len(_states(output)) - 1
+
+
+def _states(output: Any) -> Sequence[Tensor]:
+    """What enters the first block and what each gives; without blocks, of which transformers 5.23 has none, the end."""
+    return output.hidden_states or (output.last_hidden_state,)
 
 
 FINAL_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "layer_norm", "norm_f")
