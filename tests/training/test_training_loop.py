@@ -11,6 +11,7 @@ from training_runs import regression
 
 from residuum.errors import DataError, SettingError, StoreError
 from residuum.training import ParameterGroup, ShuffledBatches, StepLosses, TrainingSettings, load_checkpoint, train
+from residuum.training.optimisation import clip_gradients
 
 
 def test_training_equals_a_hand_written_loop(tmp_path):
@@ -271,3 +272,18 @@ def test_empty_data_is_refused():
 def _same(first: nn.Module, second: nn.Module, atol: float) -> bool:
     pairs = zip(first.parameters(), second.parameters(), strict=True)
     return all(torch.allclose(a, b, rtol=0, atol=atol) for a, b in pairs)
+
+
+@pytest.mark.parametrize("bound", [None, 0.5, 1e6])
+def test_clipping_equals_that_of_torch(bound):
+    torch.manual_seed(0)
+    ours, theirs = ([nn.Parameter(torch.zeros(n, 7)) for n in (3, 500)] for _ in range(2))
+    for one, other in zip(ours, theirs, strict=True):
+        one.grad = torch.randn(one.shape)
+        other.grad = one.grad.clone()
+    unused = nn.Parameter(torch.zeros(4))
+    norm = clip_gradients([*ours, unused], bound)
+    assert norm == pytest.approx(float(nn.utils.clip_grad_norm_(theirs, bound or float("inf"))), rel=1e-5)
+    assert all(torch.allclose(a.grad, b.grad, rtol=1e-5) for a, b in zip(ours, theirs, strict=True))  # pyright: ignore[reportArgumentType]
+    assert unused.grad is None
+    assert clip_gradients([unused], bound) == 0

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from residuum.errors import DataError, SettingError
 from residuum.training.batches import Batches
 from residuum.training.checkpoints import discard_checkpoints, open_run, resume, write_checkpoint
+from residuum.training.dropout import quick_dropout
 from residuum.training.optimisation import (
     ParameterGroup,
     average_gradients,
@@ -125,10 +126,11 @@ def first_steps(
         groups = checked_groups(trainable_groups(*modules.values()) if parameters is None else parameters)
         total = settings.total_steps(batches.per_epoch, accelerator.num_processes)
         run = _Run(modules, batches, losses, quiet, Path(folder), groups, total, accelerator, None, None)
-        while run.progress.step < total:
-            before = run.progress.seconds
-            run._step()
-            yield run.progress.seconds - before
+        with quick_dropout(modules.values()):
+            while run.progress.step < total:
+                before = run.progress.seconds
+                run._step()
+                yield run.progress.seconds - before
 
 
 class _Run:
@@ -159,6 +161,7 @@ class _Run:
     def to_the_end(self, *, show: bool) -> Progress:
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng())
+            stack.enter_context(quick_dropout(self.modules.values()))
             stop = stack.enter_context(StopRequest(self.accelerator.num_processes == 1))
             bar = stack.enter_context(self._bar(show))
             while self.progress.step < self.total:

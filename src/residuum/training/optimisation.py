@@ -112,9 +112,16 @@ def average_gradients(accelerator: Accelerator, parameters: Sequence[nn.Paramete
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], bound: float | None) -> float:
-    """Bound the norm of the whole gradient; returns the norm before that."""
-    norm = nn.utils.clip_grad_norm_(parameters, math.inf if bound is None else bound)
-    return float(norm)
+    """Bound the norm of the whole gradient; returns the norm before that.
+
+    A product of a gradient with itself is several times as fast on a CPU as torch's norm of it.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    squares = [torch.dot(flat, flat) for flat in (gradient.float().reshape(-1) for gradient in gradients)]
+    norm = math.sqrt(float(torch.stack(squares).cpu().double().sum())) if squares else 0.0
+    if bound is not None and norm > bound:
+        nn.utils.clip_grads_with_norm_(parameters, bound, torch.tensor(norm))
+    return norm
 
 
 def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
