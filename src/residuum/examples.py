@@ -35,6 +35,11 @@ MEMORY = 4 << 30
 """Bytes of activations that are held at once unless told otherwise; more is read in windows."""
 
 
+def held_memory(max_memory: int | None) -> int:
+    """The bytes of activations that may be held: `max_memory`, or `MEMORY` where that sets no bound."""
+    return MEMORY if max_memory is None else max_memory
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Rows of a store with a label each: what a probe learns from, or is tested on."""
@@ -277,10 +282,10 @@ def whole_store(
         raise SettingError(f"{found} is a model, not an activation store; give {lacking}.")
     from residuum.activations.extraction import extract
     from residuum.corpus import read_corpus
-    from residuum.models import load_model
+    from residuum.models import as_model
 
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, format=format, split=split, limit=limit)
-    model = load_model(found, device=device) if isinstance(found, str) else found
+    model = as_model(found, device=device, max_memory=extraction.get("max_memory"))
     return extract(model, text, Path(activations), layers=layers, **extraction)
 
 
@@ -331,9 +336,9 @@ def _of_model(
     source: Model | str, corpora: TaskCorpora, task: Task, folder: Path, device: str, extraction: dict[str, Any]
 ) -> Splits:
     from residuum.activations.extraction import extract
-    from residuum.models import load_model
+    from residuum.models import as_model
 
-    model = load_model(source, device=device) if isinstance(source, str) else source
+    model = as_model(source, device=device, max_memory=extraction.get("max_memory"))
     stores = {
         part: extract(model, corpus, folder / part, unit=task.unit, **extraction) for part, corpus in corpora.items()
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from residuum.costs import Cost, Step, within
 from residuum.errors import ModelError, ResiduumError, SettingError
+from residuum.tensor_files import stored_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,6 +31,7 @@ Batch = Mapping[str, Tensor]
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
+WEIGHT_BYTES = 4  # whatever it was stored as, a weight is read as float32
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,11 @@ class Model:
         """The number of distinct weights."""
         return sum(p.numel() for p in self.module.parameters())
 
+    @property
+    def n_bytes(self) -> int:
+        """What the weights take in memory."""
+        return WEIGHT_BYTES * self.n_parameters
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
@@ -127,13 +136,15 @@ def load_model(
     attention: bool = False,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
+    max_memory: int | None = None,
 ) -> Model:
     """Load a transformers encoder or decoder (of a sequence-to-sequence model: its encoder) from a folder or hub name.
 
     `random_init` gives a twin of the same architecture with fresh weights drawn from `seed`; `layers=k` keeps the
     first k blocks, so that the forward pass is really shorter; `attention` makes attention weights readable (slower).
-    Only safetensors are read unless `allow_pickle`.
+    Only safetensors are read unless `allow_pickle`; weights of more than `max_memory` bytes are refused unread.
     """
+    check_weights([name_or_path], max_memory)
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
     with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
@@ -146,6 +157,21 @@ def load_model(
     place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
     origin = Origin(place, random_init, seed, layers, device, attention, allow_pickle, trust_remote_code)
     return replace(model, origin=origin)
+
+
+def as_model(model: Model | str | os.PathLike[str], **loading: Any) -> Model:
+    """A model as it is, or `load_model` of its folder or name."""
+    return model if isinstance(model, Model) else load_model(os.fspath(model), **loading)
+
+
+def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:
+    """Refuse models whose weights take more than `max_memory` bytes together, by the headers of their files alone.
+
+    Of one that is no folder of safetensors nothing is known before it is loaded.
+    """
+    if max_memory is not None:
+        held = WEIGHT_BYTES * sum(stored_weights(model) or 0 for model in models)
+        within(Cost(", ".join(map(short_name, models)), (Step("loading", 0.0, memory=held),)), max_memory)
 
 
 def from_transformers(

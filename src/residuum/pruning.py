@@ -132,7 +132,7 @@ def prune_cost(
 def _reading_step(model: Model, corpus: Corpus, by: str) -> Step:
     few = corpus.select(spread(len(corpus), PIECE))
     seconds = timed(lambda: _READINGS[by](model, few, 1))
-    return Step("reading", seconds * len(corpus) / len(few), memory=4 * model.n_parameters)
+    return Step("reading", seconds * len(corpus) / len(few), memory=model.n_bytes)
 
 
 def _probe_steps(model: Model, corpora: TaskCorpora, task: str) -> list[Step]:

@@ -16,7 +16,7 @@ from residuum.batteries import CELL_WEIGHTS, OVERHEAD, copies_that_fit, seconds_
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
-from residuum.examples import MEMORY, Splits, labelled_splits, opened, whole_store
+from residuum.examples import Splits, held_memory, labelled_splits, opened, whole_store
 from residuum.maths.description_length import FRACTIONS
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
@@ -52,13 +52,13 @@ def probe_cost(
     subsets: bool = True,
     random_twin: bool = False,
     description_length: bool = False,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     workers: Workers = None,
     **reading: Any,
 ) -> Cost:
     """What `probe` would take with the same settings."""
     engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
-    training = Training(found, recipe or Recipe(), max_memory, engine)
+    training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
     layout, targets = found.layout, 1 + found.control
     single = [*layout.widths, layout.n_neurons]
     more = [len(layout.columns(layers)) for layers in layer_subsets(layout).values()] if subsets else []
@@ -81,7 +81,7 @@ def redundancy_cost(
     random_twin: bool = False,
     seeds: int = 3,
     recipe: Recipe | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     workers: Workers = None,
     **reading: Any,
 ) -> Cost:
@@ -94,7 +94,7 @@ def redundancy_cost(
         clustering_step(n, 16 * n**2),
     ]
     if task is not None:
-        training = Training(found, recipe or Recipe(), max_memory, engine)
+        training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
         single = [n, *layout.widths]
         sets = [*single, *(max(1, round((1 - t) * n)) for t in thresholds if t > 0)]
         steps += [training.step("probes", sets * targets, seeds), training.minimal_set(seeds, targets)]
@@ -174,9 +174,9 @@ def labelled_data(
             return _of_store(whole_store(found, layers=layers))
         return _of_splits(labelled_splits(found, data, task, layers=layers, seed=seed, **reading))
     from residuum.corpus import read_corpus
-    from residuum.models import load_model
+    from residuum.models import as_model
 
-    model = load_model(found, device=device) if isinstance(found, str) else found
+    model = as_model(found, device=device)
     if task is None:
         text = data if isinstance(data, Corpus) else read_corpus(data, split=split, **reading)
         return _of_text(model, text, layers, as_engine(workers))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import xxhash
 from safetensors import SafetensorError, safe_open
 
-from residuum.errors import StoreError
+from residuum.errors import ModelError, StoreError
 from residuum.files import whole_file
 
 if TYPE_CHECKING:
@@ -41,6 +42,24 @@ def read_tensors(path: Path, framework: Literal["numpy", "pt"] = "numpy", *, rem
     if said is not None and said != _checksum(tensors):
         raise StoreError(f"{path} has been altered (its checksum differs). {remedy}")
     return tensors
+
+
+def stored_weights(folder: str | Path, without: Sequence[str] = ()) -> int | None:
+    """How many weights the safetensors of a folder hold, by their headers alone; None where there are no such files.
+
+    Tensors whose name has one of the parts `without` are not counted.
+    """
+    files = sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else []
+    return sum(_count(file, without) for file in files) if files else None
+
+
+def _count(path: Path, without: Sequence[str]) -> int:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = [name for name in file.keys() if not any(part in name for part in without)]  # noqa: SIM118
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"The weights in {path} are damaged ({error}); copy the model again.") from None
 
 
 def _plain(tensor: Any) -> Any:

@@ -248,6 +248,12 @@ def test_similarities_keep_to_the_memory_of_the_run_and_stay_the_same(models, te
 
 
 def test_too_many_neurons_are_refused_before_any_step(models, text, tmp_path, monkeypatch):
+    stores = {name: residuum.extract(models[0], text, tmp_path / name, progress=False) for name in ("bert", "other")}
     monkeypatch.setattr(work, "probe_tasks", lambda *_: pytest.fail("a step was begun"))
     with pytest.raises(MemoryLimitError, match=r"^The step 'clustering' of 64 neurons of bert needs .+--layers"):
+        diff(stores, text, "upos", measures="cka", progress=False, max_memory=10_000, **QUICK)
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_read(models, text):
+    with pytest.raises(MemoryLimitError, match=r"^The step 'loading' of bert needs .+ --max-memory allows 0\.0 MB"):
         diff(models, text, "upos", progress=False, max_memory=10_000, **QUICK)

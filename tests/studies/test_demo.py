@@ -20,11 +20,11 @@ def parts(monkeypatch):
     def write(folder, name):
         return write_run(folder, Run(f"count {name}", {}, {"words": 3}))
 
-    def twin(out, fresh, say):
+    def twin(out, options, say):
         called.append("twin")
         return write(out, "twin")
 
-    def study(name, out, *, fresh, say):
+    def study(name, out, *, max_memory, fresh, say):
         called.append(name)
         say("1/1  Counting …")
         for step in ("first", "second", "third"):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.cli.studies import STUDIES
-from residuum.errors import CorpusError, ModelError, SettingError, StoreError
+from residuum.errors import CorpusError, MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.results import Run, finished_run, read_run, write_run
 from residuum.studies import documents
 from residuum.studies.declarations import GLUE, Claim, Data, Document, Exhibit, Load, Printed, Step, step_name
@@ -92,6 +92,11 @@ def test_steps_run_in_order_with_progress(chain, tmp_path):
     assert [line.split()[0] for line in said] == ["1/3", "2/3", "3/3"]
     assert all("about" in line for line in said)
     assert found.run.tables["steps"]["step"].tolist() == ["first", "second-teacher", "third"]
+
+
+def test_the_bound_of_memory_is_that_of_every_step(tmp_path):
+    with pytest.raises(MemoryLimitError, match=r"^The step 'loading' of teacher needs .+ --max-memory allows 1\.0 MB"):
+        study("similarity", tmp_path / "out", max_memory=1_000_000)
 
 
 def test_what_was_finished_before_a_stop_is_not_done_again(chain, tmp_path):

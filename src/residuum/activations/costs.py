@@ -12,7 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from residuum.activations.buffers import Room
-from residuum.activations.extraction import BUFFER_BYTES, Extraction, GroupReading, Settings
+from residuum.activations.extraction import Extraction, GroupReading, Settings
 from residuum.activations.manifests import Shard
 from residuum.activations.store import write_shard
 from residuum.alignment import Aligner
@@ -38,9 +38,7 @@ def extract_cost(
 ) -> Cost:
     """What `extract` would take with the same settings: a few seconds of it are done, and nothing is kept."""
     extraction, engine = Extraction.of(model, corpus, layers, Settings(**settings)), as_engine(workers)
-    name, text = extraction.model.name, extraction.corpus
-    what = f"{name}: {text.n_words:,} words × {len(extraction.layers)} layers"
-    return Cost(what, (extraction_step(extraction, engine),), engine.width, engine.client is not None)
+    return extraction.cost(extraction_step(extraction, engine), engine)
 
 
 def extraction_step(extraction: Extraction, engine: Engine) -> Step:
@@ -54,13 +52,11 @@ def extraction_step(extraction: Extraction, engine: Engine) -> Step:
         # Sentences are sorted by length in their group: the fewer, the more padding.
         padding = _tokens_a_word(_sample(extraction, together)) / _tokens_a_word(sample)
         per_word = _read_and_write(sample) * padding
-    copies = 2 if engine.alone else 1  # one group is read while another is written
-    weights = 4 * extraction.model.n_parameters
     return Step(
         "extraction",
         per_word * extraction.corpus.n_words,
         len(groups),
-        memory=weights + copies * max(BUFFER_BYTES, extraction.n_bytes // max(1, len(groups))),
+        memory=extraction.held(engine),
         disk=extraction.n_bytes * BYTES[extraction.settings.dtype] // 4,
     )
 

@@ -29,10 +29,11 @@ from residuum.activations.pooling import (
 from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint, write_shard
 from residuum.alignment import Aligner, Alignment, Audit
 from residuum.corpus import Corpus, read_corpus
+from residuum.costs import Cost, Step, within
 from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.environment import environment
 from residuum.errors import DataError, ModelError, SettingError
-from residuum.models import Model, load_model, only_first_layers, parse_layers
+from residuum.models import Model, as_model, only_first_layers, parse_layers
 from residuum.remote import cache_folder, local_path, send
 
 BUFFER_BYTES = 48 << 20  # activations held before they are written; sentences are sorted by length inside it
@@ -82,6 +83,7 @@ def extract(
     shard_words: int = 4096,
     max_loss: float = 0.0,
     workers: Workers = None,
+    max_memory: int | None = None,
     fresh: bool = False,
     progress: bool = True,
 ) -> ActivationStore:
@@ -91,14 +93,17 @@ def extract(
     read in length-sorted batches of at most `batch_tokens` tokens. Run again, a stopped extraction goes on where it was
     and a finished one is opened. More than the share `max_loss` of words without a representation is an error.
     `workers` (processes, or an `Engine`) load the model themselves and compute with one thread each; any number of them
-    writes the same bytes. Without them this process reads, with all of its threads.
+    writes the same bytes. Without them this process reads, with all of its threads. What would hold more than
+    `max_memory` bytes is refused.
     """
     settings = Settings(pooling, dtype, unit, position, attention, batch_tokens, shard_words)
-    extraction = Extraction.of(model, corpus, layers, settings)
+    network = as_model(model, attention=attention, max_memory=max_memory)
+    extraction, engine = Extraction.of(network, corpus, layers, settings), as_engine(workers)
+    within(extraction.cost(Step("extraction", 0.0, memory=extraction.held(engine)), engine), max_memory)
     folder = local_path(out)
     place = cache_folder("written here", str(out)) if folder is None else folder
     writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=fresh)
-    extraction.run(writer, as_engine(workers), max_loss=max_loss, progress=progress)
+    extraction.run(writer, engine, max_loss=max_loss, progress=progress)
     store = ActivationStore.open(place)
     if folder is None:
         send(place, writer.files, str(out))
@@ -124,7 +129,7 @@ class Extraction:
         settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
     ) -> Extraction:
         """Model and corpus as they are, or from where they lie."""
-        model = model if isinstance(model, Model) else load_model(model, attention=settings.attention)
+        model = as_model(model, attention=settings.attention)
         corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
         return cls(model, corpus, parse_layers(layers, model.n_layers), settings)
 
@@ -235,7 +240,7 @@ class Extraction:
         """Neighbouring shards whose activations fit the buffer together: a function of the plan alone."""
         group, size = [], 0
         for index, shard in enumerate(shards):
-            cost = sum(self._bytes(len(words)) for words in self.corpus.sentences[shard.first : shard.stop])
+            cost = self._shard_bytes(shard)
             if group and (size + cost > BUFFER_BYTES or len(group) == GROUP_SHARDS):
                 yield group
                 group, size = [], 0
@@ -243,10 +248,24 @@ class Extraction:
             size += cost
         yield group
 
+    def cost(self, step: Step, engine: Engine) -> Cost:
+        """What a step of this extraction takes, under its name."""
+        what = f"{self.model.name}: {self.corpus.n_words:,} words × {len(self.layers)} layers"
+        return Cost(what, (step,), engine.width, engine.client is not None)
+
+    def held(self, engine: Engine) -> int:
+        """The bytes that each process holds: the weights, and a group's activations (alone: one more is written)."""
+        shards = plan_shards(self.corpus.sentences, self.settings.shard_words)
+        largest = max(sum(self._shard_bytes(shards[index]) for index in group) for group in self.groups(shards))
+        return self.model.n_bytes + (2 if engine.alone else 1) * largest
+
     @cached_property
     def n_bytes(self) -> int:
         """The bytes of all activations, as float32."""
         return sum(self._bytes(len(words)) for words in self.corpus.sentences)
+
+    def _shard_bytes(self, shard: Shard) -> int:
+        return sum(self._bytes(len(words)) for words in self.corpus.sentences[shard.first : shard.stop])
 
     def _bytes(self, n_words: int) -> int:
         rows = n_words if self.settings.unit == "word" else 1

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs, so that `residuum --help` answe
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 
@@ -19,6 +20,9 @@ from residuum.cli import shrinking, training, distilling, adapting, evaluation, 
 # isort: on
 
 __all__ = ["app", "main"]
+
+
+_OUT_OF_MEMORY = "Out of memory. Allow less at once (--max-memory, --layers, --batch-size), or give it less (--limit)."
 
 
 class Interrupted(BaseException):
@@ -36,7 +40,11 @@ def main() -> None:
     except Interrupted:
         _fail("Interrupted. What was finished is kept; the same command goes on from there.")
     except MemoryError:
-        _fail("Out of memory. Use fewer layers (--layers), a smaller --batch-tokens or a corpus with --limit.")
+        _fail(_OUT_OF_MEMORY)
+    except RuntimeError as error:
+        if not re.search(r"can't allocate memory|out of memory", str(error)):  # as torch says it
+            raise
+        _fail(_OUT_OF_MEMORY)
 
 
 def _interrupt(*_: object) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import column, quiet_libraries
+from residuum.cli.arguments import column, gigabytes, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import (
     CorpusPath,
@@ -74,7 +74,8 @@ def extract(
 
     quiet_libraries()
     sentences = read_corpus(corpus, format=format, split=split, limit=limit, text=column(text), pair=column(pair))
-    network = load_model(model, random_init=random_init, seed=seed, device=device, attention=attention)
+    room = gigabytes(max_memory)
+    network = load_model(model, random_init=random_init, seed=seed, device=device, attention=attention, max_memory=room)
     settings: dict[str, Any] = {
         "layers": layers,
         "attention": attention,
@@ -86,9 +87,11 @@ def extract(
         "shard_words": shard_words,
     }
     with opened_engine(engine, workers, scheduler) as where:
-        if only_estimated(estimate, max_memory, lambda: extract_cost(network, sentences, workers=where, **settings)):
+        bound = max_memory if estimate else None  # what is not only estimated knows what it holds without measuring
+        if only_estimated(estimate, bound, lambda: extract_cost(network, sentences, workers=where, **settings)):
             return
-        store = run(network, sentences, out, max_loss=max_loss, workers=where, fresh=fresh, **settings)
+        settings |= {"max_loss": max_loss, "max_memory": room, "fresh": fresh}
+        store = run(network, sentences, out, workers=where, **settings)
     left_out = ", ".join(f"{count:,} {what}" for what, count in sentences.skipped.items() if count)
     typer.echo(f"{sentences.name}: {store.audit}" + (f"; not read: {left_out}" if left_out else "") + ".")
     typer.echo(f"{store.n_rows:,} {store.unit}s × {len(store.layers)} layers of {store.name} are in {out}.")
@@ -127,7 +130,7 @@ def import_(
     from residuum.activations.exchange import import_activations, import_cost
     from residuum.corpus import read_corpus
 
-    room = None if max_memory is None else int(max_memory * 1e9)
+    room = gigabytes(max_memory)
     if estimate:
         typer.echo(str(import_cost(source, max_memory=room)))
         return

@@ -151,7 +151,8 @@ def adapt(
         ),
         "device": device,
     }
-    if only_estimated(estimate, max_memory, lambda: adapt_cost(source, students, **options)):
+    loaded = [source, *(students or {}).values()]
+    if only_estimated(estimate, max_memory, lambda: adapt_cost(source, students, **options), loaded):
         return
     result = run(
         source,
@@ -189,7 +190,7 @@ def evaluate_adapted(
 
     quiet_libraries()
     cost = partial(evaluate_adapted_cost, folder, data, student=student, limit=limit, device=device)
-    if only_estimated(estimate, max_memory, cost):
+    if only_estimated(estimate, max_memory, cost, [] if student is None else [student]):
         return
     result = run(folder, data, student=student, limit=limit, device=device, out=out, fresh=fresh)
     for row in result.frame.to_dict("records"):

@@ -18,6 +18,11 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore")
 
 
+def gigabytes(amount: float | None) -> int | None:
+    """Gigabytes as bytes; None is no bound."""
+    return None if amount is None else int(amount * 1e9)
+
+
 def column(name: str | None) -> Any:
     """A column's name, or its number in a file without a header."""
     return int(name) if name is not None and name.isdecimal() else name

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.arguments import gigabytes, names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.groups import Learning, Reading, grouped
 from residuum.cli.options import (
@@ -44,7 +44,9 @@ def compare(
     top_k: Annotated[int | None, typer.Option(help="Average only the k most similar neurons.", min=1)] = None,
     variance: Annotated[float | None, typer.Option(help="Share of variance that SVCCA and PWCCA keep.")] = None,
     sample: Annotated[int, typer.Option(help="Words for rsa, knn and cka_rbf.", min=4)] = 1000,
-    max_memory: Annotated[float | None, typer.Option(help="Gigabytes for sums; less means more passes.")] = None,
+    max_memory: Annotated[
+        float | None, typer.Option(help="Gigabytes that may be held: less means more passes, or it is refused.")
+    ] = None,
     workers: Workers = None,
     engine: EngineName = "local",
     scheduler: Scheduler = None,
@@ -61,7 +63,7 @@ def compare(
     from residuum.comparison.comparing import compare as run
     from residuum.corpus import read_corpus
     from residuum.engine import opened_engine
-    from residuum.models import load_model
+    from residuum.models import check_weights, load_model
     from residuum.reports import report
 
     quiet_libraries()
@@ -71,6 +73,7 @@ def compare(
         text = read_corpus(corpus, format=format, split=split, limit=limit)
         attention = bool(set(chosen_measures(measures)) & set(ATTENTION))
         twins = (False, True) if random_twins else (False,)
+        check_weights([source for source in sources for _ in twins], gigabytes(max_memory))
         things = [
             load_model(source, random_init=twin, seed=seed, device=device, attention=attention)
             for source in sources
@@ -85,7 +88,7 @@ def compare(
         "intervals": intervals,
         "null": null,
         "sample": sample,
-        "max_memory": None if max_memory is None else int(max_memory * 1e9),
+        "max_memory": gigabytes(max_memory),
         **options,
     }
     with opened_engine(engine, workers, scheduler) as where:
@@ -132,7 +135,7 @@ def diff(
     *,
     learning: Learning,
     layers: Layers = "all",
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     workers: Workers = None,
     engine: EngineName = "local",
@@ -158,7 +161,7 @@ def diff(
             "seed": seed,
             "recipe": learning.recipe,
             "workers": where,
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "layers": layers,
             **reading.options,
         }

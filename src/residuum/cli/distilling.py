@@ -76,7 +76,7 @@ def distill(
     if dry_run:
         typer.echo(str(plan(settings, device=device)))
         return
-    if only_estimated(estimate, max_memory, lambda: plan(settings, device=device).cost):
+    if only_estimated(estimate, max_memory, lambda: plan(settings, device=device).cost, [settings.teacher]):
         return
     result = run(settings, out, device=device, fresh=fresh)
     for name, folder in result.students.items():

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import evaluate_app
-from residuum.cli.arguments import column, named_texts, quiet_libraries
+from residuum.cli.arguments import column, gigabytes, named_texts, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Device, Estimate, Fresh, Limit, MaxMemory, ModelName, Out, Seed
 from residuum.errors import SettingError
@@ -46,8 +46,13 @@ def evaluate_retrieval(
     ] = True,
     resamples: Annotated[int, typer.Option(help="Bootstrap samples of each interval.", min=2)] = 1000,
     max_memory: Annotated[
-        float, typer.Option(help="Gigabytes of sentences' means and token states; more wait in files.", min=0)
-    ] = 2.0,
+        float | None,
+        typer.Option(
+            help="Gigabytes that may be held: means and token states that find no room beside the models wait in "
+            "files, larger models are refused. Without it 2 for states alone.",
+            min=0,
+        ),
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     limit: Limit = None,
@@ -76,7 +81,7 @@ def evaluate_retrieval(
         "score": score,
         "layers": layers,
         "special_tokens": special_tokens,
-        "max_memory": int(max_memory * 1e9),
+        "max_memory": gigabytes(max_memory),
         "device": device,
     }
     if only_estimated(estimate, None, lambda: retrieval_cost(models[0], sentences, **settings)):
@@ -120,7 +125,7 @@ def evaluate_perplexity(
     quiet_libraries()
     named = named_texts(texts)
     settings: dict[str, Any] = {"masking": masking, "share": share, "limit": limit, "device": device, "seed": seed}
-    if only_estimated(estimate, max_memory, lambda: perplexity_cost(model, named, **settings)):
+    if only_estimated(estimate, max_memory, lambda: perplexity_cost(model, named, **settings), [model]):
         return
     result = run(model, named, resamples=resamples, out=out, fresh=fresh, **settings)
     for row in result.frame.to_dict("records"):

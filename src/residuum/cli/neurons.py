@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.arguments import gigabytes, names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.groups import Learning, Reading, Where, grouped
 from residuum.cli.options import (
@@ -58,7 +58,7 @@ def rank(
     seeds: Seeds = 3,
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     where: Where,
     seed: Seed = 0,
@@ -81,7 +81,7 @@ def rank(
             "penalty": penalty,
             "random_twin": random_twin,
             "recipe": learning.recipe,
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "workers": engine,
             "layers": layers,
             **reading.options,
@@ -113,7 +113,7 @@ def describe(
     neurons: Annotated[str, typer.Option(help="The neurons, such as 3:17,5:2.")],
     out: Out,
     corpus: Annotated[str | None, typer.Argument(help="What a model reads.", metavar="CORPUS")] = None,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     *,
     where: Where,
@@ -131,7 +131,7 @@ def describe(
     quiet_libraries()
     with where.opened() as engine:
         options: dict[str, Any] = {
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "workers": engine,
             "format": format,
             "split": split,
@@ -171,7 +171,7 @@ def ablate(
     seeds: Seeds = 3,
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     seed: Seed = 0,
     reading: Reading,
@@ -190,7 +190,7 @@ def ablate(
         "draws": draws,
         "seeds": seeds,
         "recipe": learning.recipe,
-        "max_memory": int(max_memory * 1e9),
+        "max_memory": gigabytes(max_memory),
         "seed": seed,
         **reading.options,
     }

@@ -75,7 +75,14 @@ Standardize = Annotated[bool, typer.Option("--standardize", help="Give each neur
 Norm = Annotated[
     Literal["squared", "published"], typer.Option(help="λ2‖θ‖², as the papers write, or λ2‖θ‖, as their code does.")
 ]
-HeldMemory = Annotated[float, typer.Option(help="Gigabytes of activations held at once; more is read in windows.")]
+HeldMemory = Annotated[
+    float | None,
+    typer.Option(
+        "--max-memory",
+        help="Gigabytes that may be held: more activations are read in windows, a larger model or merge tree is "
+        "refused. Without it 4 for activations alone.",
+    ),
+]
 Activations = Annotated[
     Path | None, typer.Option(help="Where a model's activations are kept; in OUT by default. Runs may share it.")
 ]

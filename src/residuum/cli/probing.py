@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import named_values, numbers, quiet_libraries, two_numbers
+from residuum.cli.arguments import gigabytes, named_values, numbers, quiet_libraries, two_numbers
 from residuum.cli.estimates import only_estimated
 from residuum.cli.groups import Learning, Reading, Where, grouped
 from residuum.cli.options import (
@@ -68,7 +68,7 @@ def redundancy(
     seeds: Seeds = 3,
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     where: Where,
     seed: Seed = 0,
@@ -89,7 +89,7 @@ def redundancy(
             "random_twin": random_twin,
             "seeds": seeds,
             "recipe": learning.recipe,
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "workers": engine,
             "split": split,
             "layers": layers,
@@ -144,7 +144,7 @@ def probe(
     seeds: Seeds = 3,
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     where: Where,
     seed: Seed = 0,
@@ -166,7 +166,7 @@ def probe(
             "recipe": learning.recipe,
             "subsets": subsets,
             "description_length": description_length,
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "workers": engine,
             "layers": layers,
             **reading.options,
@@ -222,7 +222,7 @@ def probe_languages(
     seeds: Seeds = 3,
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Activations = None,
     where: Where,
     seed: Seed = 0,
@@ -252,7 +252,7 @@ def probe_languages(
             "recipe": learning.recipe,
             "layers": layers,
             "limit": limit,
-            "max_memory": int(max_memory * 1e9),
+            "max_memory": gigabytes(max_memory),
             "device": device,
             "workers": engine,
         }

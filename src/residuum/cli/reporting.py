@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import quiet_libraries
+from residuum.cli.arguments import gigabytes, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Estimate, Fresh, MaxMemory, Seed
 
@@ -46,7 +46,7 @@ def demo(
     quiet_libraries()
     if only_estimated(estimate, max_memory, demo_cost):
         return
-    page = run(out, fresh=fresh, say=typer.echo)
+    page = run(out, max_memory=gigabytes(max_memory), fresh=fresh, say=typer.echo)
     typer.echo(f"Open {page.resolve()} in a browser.")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import names, numbers, quiet_libraries
+from residuum.cli.arguments import gigabytes, names, numbers, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.groups import Learning, Reading, grouped
 from residuum.cli.options import (
@@ -67,7 +67,7 @@ def prune(
         "seed": seed,
         "device": device,
     }
-    if only_estimated(estimate, max_memory, lambda: prune_cost(model, **options)):
+    if only_estimated(estimate, max_memory, lambda: prune_cost(model, **options), [model]):
         return
     result = run(model, out, fresh=fresh, **options)
     summary = result.run.summary
@@ -95,7 +95,7 @@ def trim(
     from residuum.trimming import trim_cost
 
     quiet_libraries()
-    if only_estimated(estimate, max_memory, lambda: trim_cost(model, text, minimum_count=minimum_count)):
+    if only_estimated(estimate, max_memory, lambda: trim_cost(model, text, minimum_count=minimum_count), [model]):
         return
     summary = run(model, text, out, minimum_count=minimum_count, fresh=fresh).run.summary
     typer.echo(f"{summary['pieces after']:,} of {summary['pieces before']:,} pieces are kept.")
@@ -144,7 +144,7 @@ def transfer(
     penalty: Annotated[str, typer.Option(help="λ1,λ2 of the elastic net.")] = "1e-5,1e-5",
     *,
     learning: Learning,
-    max_memory: HeldMemory = 4.0,
+    max_memory: HeldMemory = None,
     activations: Annotated[
         Path | None, typer.Option(help="Where the activations are kept; else they are removed at the end.")
     ] = None,
@@ -165,7 +165,7 @@ def transfer(
         "steps": names(steps),
         "thresholds": numbers(thresholds),
         "recipe": learning.recipe,
-        "max_memory": int(max_memory * 1e9),
+        "max_memory": gigabytes(max_memory),
         "seeds": seeds,
         "seed": seed,
         **reading.options,

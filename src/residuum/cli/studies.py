@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import study_app
-from residuum.cli.arguments import names, quiet_libraries
+from residuum.cli.arguments import gigabytes, names, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Device, Estimate, Fresh, MaxMemory, Out, Seed
 
@@ -73,7 +73,8 @@ def _command(name: str, description: str) -> Callable[..., None]:
         }
         if only_estimated(estimate, max_memory, lambda: study_cost(name, **options)):
             return
-        found = run(name, out, yes=yes, fresh=fresh, say=typer.echo, **options)
+        room = gigabytes(max_memory)
+        found = run(name, out, yes=yes, max_memory=room, fresh=fresh, say=typer.echo, **options)
         typer.echo(found.text())
         typer.echo(f"Open {found.page.resolve()} in a browser.")
 

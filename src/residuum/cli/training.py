@@ -130,7 +130,7 @@ def finetune(
         "cache_memory": int(1e9 * (cache_memory if max_memory is None else min(cache_memory, max_memory / 4))),
         "device": device,
     }
-    if only_estimated(estimate, max_memory, lambda: finetune_cost(model, task, **options)):
+    if only_estimated(estimate, max_memory, lambda: finetune_cost(model, task, **options), [model]):
         return
     result = run(model, task, out, fresh=fresh, say=lambda text: typer.echo(text, err=True), **options)
     if not is_main_process():

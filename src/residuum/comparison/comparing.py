@@ -24,7 +24,7 @@ from residuum.comparison.memory import check_memory
 from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences
 from residuum.comparison.tables import curve_table, layer_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
-from residuum.costs import Cost
+from residuum.costs import Cost, Step, within
 from residuum.engine import Engine, Workers, as_engine, worker_count
 from residuum.errors import SettingError
 from residuum.maths.similarity import MEASURES, check_options
@@ -101,7 +101,7 @@ def compare(
     float64; `products="float32"` (sums stay float64) takes about half the time and changes values by some 1e-8, but
     those of `mixed`, which needs the smallest directions, by 1e-4. `options` are those of the measures (`top_k`, …).
     """
-    activations, chosen, left_out = _checked(sources, corpus, measures, options)
+    activations, chosen, left_out = _checked(sources, corpus, measures, options, max_memory)
     config = {
         "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         "measures": chosen,
@@ -126,7 +126,7 @@ def compare(
             sample=sample,
             seed=seed,
             engine=as_engine(workers, Engine(worker_count(None))),
-            max_memory=max_memory,
+            max_memory=_room(activations, max_memory),
             scratch=folder.absolute(),  # workers may be at home elsewhere
             products=products,
         )
@@ -156,7 +156,7 @@ def compare_cost(
 
     `times` is how much longer the text will be than the one that is given, where that is a sample.
     """
-    activations, chosen, _ = _checked(sources, corpus, measures, options)
+    activations, chosen, _ = _checked(sources, corpus, measures, options, max_memory)
     plan = Plan(
         sources=list(activations),
         groups=cut_into_groups(rows_of_sentences(activations[0]), groups),
@@ -167,7 +167,7 @@ def compare_cost(
         sample=sample,
         seed=0,
         engine=as_engine(workers, Engine(worker_count(None))),
-        max_memory=max_memory,
+        max_memory=_room(activations, max_memory),
         scratch=Path(),
         products=products,
     )
@@ -179,10 +179,11 @@ def _checked(
     corpus: Corpus | str | Path | None,
     measures: str | Sequence[str],
     options: dict[str, Any],
+    max_memory: int | None,
 ) -> tuple[list[Activations], list[str], str]:
     """The activations over the same words, the measures that they allow, and what is left out."""
     chosen = chosen_measures(measures)
-    activations = _comparable([_as_activations(s, corpus, chosen) for s in sources])
+    activations = _comparable([_as_activations(s, corpus, chosen, max_memory) for s in sources])
     chosen, left_out = _possible_measures(chosen, measures, activations)
     check_options(chosen, options)
     return activations, chosen, left_out
@@ -251,7 +252,10 @@ def _possible_measures(
 
 
 def _as_activations(
-    source: ActivationStore | Model | str | Path, corpus: Corpus | str | Path | None, measures: list[str]
+    source: ActivationStore | Model | str | Path,
+    corpus: Corpus | str | Path | None,
+    measures: list[str],
+    max_memory: int | None,
 ) -> Activations:
     if isinstance(source, ActivationStore):
         return source
@@ -260,12 +264,25 @@ def _as_activations(
     if corpus is None:
         raise SettingError(f"{source} is a model, not an activation store; give the corpus that it shall read.")
     from residuum.activations.live import LiveActivations
-    from residuum.models import load_model
+    from residuum.models import as_model
 
     wanted = bool(set(measures) & set(ATTENTION))
-    model = load_model(source, attention=wanted) if isinstance(source, str | Path) else source
+    model = as_model(source, attention=wanted, max_memory=max_memory)
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
     return LiveActivations.of(model, text, attention=wanted and model.gives_attention)
+
+
+def _room(activations: Sequence[Activations], max_memory: int | None) -> int | None:
+    """The bytes that models which read without a store leave to the rest."""
+    if max_memory is None:
+        return None
+    from residuum.activations.live import LiveActivations
+
+    live = [source.extraction for source in activations if isinstance(source, LiveActivations)]
+    held = sum(extraction.model.n_bytes for extraction in live)
+    names = ", ".join(extraction.model.name for extraction in live)
+    within(Cost(names, (Step("loading", 0.0, memory=held),)), max_memory)
+    return max_memory - held
 
 
 def _comparable(activations: list[Activations]) -> list[Activations]:

@@ -24,7 +24,7 @@ from residuum.differences.salience import ROUNDS
 from residuum.differences.settings import MEASURES, SHARES, Settings
 from residuum.differences.texts import CorpusSource, TaskChoice, Text, read_texts
 from residuum.engine import Engine, Workers, as_engine, cut_into_tasks, worker_count
-from residuum.examples import MEMORY
+from residuum.examples import held_memory
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
 from residuum.task_costs import LabelledData, Training
@@ -50,7 +50,7 @@ def diff_cost(
     recipe: Recipe | None = None,
     device: str = "auto",
     workers: Workers = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     layers: str | int | Sequence[int] = "all",
     **reading: Any,
 ) -> Cost:
@@ -65,18 +65,18 @@ def diff_cost(
         steps = [step for one in tried for step in one.reading]
         sizes = [_n_rows(text) * one.layout.n_neurons for one in tried for text in texts]
         trees = [clustering_bytes(one.layout.n_neurons, one.layout.widths) for one in tried]
-        at_once = steps_at_once(sizes, max_memory, max(trees)) if workers is None else 1
+        at_once = steps_at_once(sizes, held_memory(max_memory), max(trees)) if workers is None else 1
         compared = compare_cost(
             _comparable(tried),
             measures=chosen,
             groups=groups,
             products=Settings(measures=tuple(chosen)).products,
             workers=wide,
-            max_memory=max_memory,
+            max_memory=held_memory(max_memory),
             times=_longer(tried, texts[0]),
         )
         steps += [replace(step, name=f"similarity: {step.name}") for step in compared.steps]
-    probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), max_memory, engine, at_once)
+    probing = _Probing(texts, tuple(shares), seeds, recipe or Recipe(), held_memory(max_memory), engine, at_once)
     steps += [step for one in tried for step in probing.steps(one)]
     words, names = sum(text.corpus.n_words for text in texts), ", ".join(source.name for source in named)
     return Cost(f"{names}: {words:,} words", tuple(steps), wide.width, wide.client is not None)
@@ -112,10 +112,9 @@ class _Trial:
             return _Tried(source.name, model.stores, ())
         from residuum.activations.costs import extraction_step
         from residuum.activations.extraction import Extraction, Settings
-        from residuum.models import load_model
+        from residuum.models import as_model
 
-        thing = source.thing
-        model = load_model(thing, device=self.device, attention=self.attention) if isinstance(thing, str) else thing
+        model = as_model(source.thing, device=self.device, attention=self.attention)
         few = [replace(text, corpus=text.corpus.select(spread(len(text.corpus), SENTENCES))) for text in self.texts]
         loaded, options = replace(source, thing=model), {"layers": self.layers, "progress": False}
         (read,) = read_models([loaded], few, self.folder, attention=self.attention, **options)

@@ -18,7 +18,7 @@ from residuum.differences.texts import CorpusSource, TaskChoice, Text, read_text
 from residuum.differences.work import Say, Work
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, activations_folder
+from residuum.examples import activations_folder, held_memory
 from residuum.maths.probing import Recipe
 from residuum.redundancies.settings import THRESHOLDS
 from residuum.redundancies.settings import Settings as ClusterSettings
@@ -124,7 +124,7 @@ def diff(
     limit: int | None = None,
     device: str = "auto",
     workers: Workers = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     fresh: bool = False,
     progress: bool = True,
     say: Say = lambda line: None,
@@ -155,7 +155,7 @@ def diff(
         recipe=recipe or Recipe(),
     )
     clusters = ClusterSettings(settings.thresholds, pictures=0, seed=seed)
-    options = {"device": device, "fresh": fresh, "progress": progress, **extraction}
+    options = {"device": device, "fresh": fresh, "progress": progress, "max_memory": max_memory, **extraction}
     with activations_folder(activations, out) as folder:
         attention = bool(set(chosen) & set(ATTENTION))
         models = read_models(named, texts, folder, attention=attention, workers=workers, say=say, **options)
@@ -163,7 +163,7 @@ def diff(
         if out is not None and (run := finished_run(out, "diff", config, fresh=fresh)):
             return Difference(run)
         with scratch(out, config, fresh=fresh) as steps:
-            work = Work(models, texts, settings, clusters, steps, workers, max_memory, progress, say)
+            work = Work(models, texts, settings, clusters, steps, workers, held_memory(max_memory), progress, say)
             run = Run("diff", config, *work.measured(left_out))
         if out is not None:
             write_run(out, run)

@@ -98,10 +98,9 @@ def _stores(
     if isinstance(source.thing, ActivationStore):
         return [_fitting(source.thing, texts)]
     from residuum.activations.extraction import extract
-    from residuum.models import load_model
+    from residuum.models import as_model
 
-    thing = source.thing
-    model = load_model(thing, device=device, attention=attention) if isinstance(thing, str) else thing
+    model = as_model(source.thing, device=device, attention=attention, max_memory=extraction.get("max_memory"))
     plain_name = re.sub(r"[^\w.-]+", "-", source.name)
     own = folder / f"{plain_name}-{model.fingerprint[:8]}"
     return [

@@ -30,7 +30,7 @@ def retrieval_cost(
     score: str | Sequence[str] = SCORES,
     layers: str | Sequence[str] | Sequence[int] = "all",
     special_tokens: bool = True,
-    max_memory: int = 2_000_000_000,
+    max_memory: int | None = None,
     device: str = "auto",
 ) -> Cost:
     """What `evaluate_retrieval` would take: encoding grows with the sentences, ranking with their square."""
@@ -74,7 +74,7 @@ def _of_task(plan: Plan, task: SentencePairs) -> list[Step]:
     chosen = spread(len(task), PAIRS)
     few = replace(task, source=[task.source[i] for i in chosen], target=[task.target[i] for i in chosen])
     more = len(task) / len(few)
-    held = sum(4 * one.n_parameters for one in {id(one): one for one in (plan.source, plan.target)}.values())
+    held = sum(one.n_bytes for one in {plan.source, plan.target})
     with scratch(1 << 62) as space:
         sides: list[tuple[Encoded, Encoded]] = []
         reading = timed(lambda: sides.append(encode_sides(plan, few, space)))

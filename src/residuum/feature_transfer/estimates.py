@@ -10,7 +10,7 @@ from typing import Any
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import as_engine, cut_into_tasks
-from residuum.examples import MEMORY
+from residuum.examples import held_memory
 from residuum.feature_transfer.costs import CURVE_REPEATS, CURVE_SAMPLE, REPEATS, SAMPLE
 from residuum.feature_transfer.settings import STEPS, THRESHOLDS
 from residuum.maths.probing import Recipe
@@ -27,7 +27,7 @@ def transfer_cost(
     steps: Sequence[str] = STEPS,
     thresholds: Sequence[float] = THRESHOLDS,
     recipe: Recipe | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     seeds: int = 1,
     seed: int = 0,
     device: str = "auto",
@@ -41,7 +41,7 @@ def transfer_cost(
     named, engine = named_task(task), as_engine(None)
     corpora = corpus if isinstance(corpus, TaskCorpora) else read_task(named, corpus, seed=seed, **reading)
     found = labelled_data(model, corpora, named, device=device)
-    training, layout = Training(found, recipe or Recipe(), max_memory, engine), found.layout
+    training, layout = Training(found, recipe or Recipe(), held_memory(max_memory), engine), found.layout
     n = layout.n_neurons
     parts = [training.step("probes of the layers", list(accumulate(layout.widths)) if "layers" in steps else [n], 1)]
     if "clusters" in steps:

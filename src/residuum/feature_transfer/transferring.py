@@ -14,7 +14,6 @@ import pandas as pd
 from residuum.batteries import parse_penalty
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
-from residuum.examples import MEMORY
 from residuum.feature_transfer.card import write_card
 from residuum.feature_transfer.predicting import Predictor, Unit
 from residuum.feature_transfer.product import load_product
@@ -23,7 +22,7 @@ from residuum.feature_transfer.texts import Text
 from residuum.feature_transfer.truncation import check_can_be_cut
 from residuum.feature_transfer.work import Extras, Work
 from residuum.maths.probing import Recipe
-from residuum.models import Model, load_model
+from residuum.models import Model, as_model
 from residuum.onnx_graphs import check_packages
 from residuum.results import Result, Run, finished_run, read_run, scratch, write_run
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
@@ -94,7 +93,7 @@ def transfer(
     pooling: str = "last",
     position: str = "auto",
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     seed: int = 0,
     seeds: int = 1,
     device: str = "auto",
@@ -117,7 +116,7 @@ def transfer(
     found, folder = named_task(task), Path(out)
     settings = _settings(steps, layer_loss, neuron_loss, thresholds, representatives, budget, penalty, seed, seeds)
     corpora = corpus if isinstance(corpus, TaskCorpora) else read_task(found, corpus, seed=seed, **reading)
-    network = model if isinstance(model, Model) else load_model(os.fspath(model), device=device)
+    network = as_model(model, device=device, max_memory=max_memory)
     check_can_be_cut(network)
     unit = Unit(found.unit, pooling, position, corpora.train.pairs is not None)
     if onnx:

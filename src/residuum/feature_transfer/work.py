@@ -13,7 +13,7 @@ import pandas as pd
 
 from residuum.batteries import Bench
 from residuum.errors import SettingError
-from residuum.examples import Splits, labelled_splits
+from residuum.examples import Splits, held_memory, labelled_splits
 from residuum.feature_transfer.candidates import Candidate, Candidates, probes_on, seed_scores
 from residuum.feature_transfer.costs import Costs, layer_costs, sampled
 from residuum.feature_transfer.measuring import measure_narrowed, measure_product
@@ -58,7 +58,7 @@ class Work:
     recipe: Recipe
     unit: Unit
     extras: Extras
-    max_memory: int
+    max_memory: int | None
     progress: bool
     say: Callable[[str], object]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Work:
         costs = self._costs(kept)
         affordable_layers(costs, self.settings, self._n_rows)  # what cannot be had is said before hours are spent
         splits = self._timed("extraction", lambda: self._splits(activations, fresh))
-        bench = Bench(splits, self.recipe, self.max_memory, self.settings.seed)
+        bench = Bench(splits, self.recipe, held_memory(self.max_memory), self.settings.seed)
         chosen = self._choose(bench, costs, kept)
         self._write(out, chosen.last, bench)
         product = load_product(out, device=str(self.model.device))
@@ -141,7 +141,12 @@ class Work:
 
     @property
     def _extraction(self) -> dict[str, Any]:
-        return {"pooling": self.unit.pooling, "position": self.unit.position, "progress": self.progress}
+        return {
+            "pooling": self.unit.pooling,
+            "position": self.unit.position,
+            "progress": self.progress,
+            "max_memory": self.max_memory,
+        }
 
     def _choose(self, bench: Bench, costs: Costs, kept: Path) -> Chosen:
         """The candidates of each step that is taken; the layers (or the oracle alone) come first."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import Engine, Workers, as_engine, cut_into_tasks
-from residuum.examples import MEMORY
+from residuum.examples import held_memory
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
 from residuum.maths.selection import layer_subsets
@@ -38,20 +38,20 @@ def languages_cost(
     recipe: Recipe | None = None,
     layers: str | int | Sequence[int] = "all",
     limit: int | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     device: str = "auto",
     workers: Workers = None,
 ) -> Cost:
     """What `probe_languages` would take with the same settings; of clusters not known yet, the most it can be."""
-    from residuum.models import Model, load_model
+    from residuum.models import Model, as_model
 
     task, engine = named_task(task), as_engine(workers)
     treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
     steps: list[Step] = []
     for given in [models] if isinstance(models, Model | str | os.PathLike) else models:
-        model = given if isinstance(given, Model) else load_model(os.fspath(given), device=device)
+        model = as_model(given, device=device)
         data = _data(model, treebanks, task, layers, engine)
-        training, n = Training(data, recipe or Recipe(), max_memory, engine), data.layout.n_neurons
+        training, n = Training(data, recipe or Recipe(), held_memory(max_memory), engine), data.layout.n_neurons
         sets = [max(1, round((1 - threshold) * n)) for threshold in thresholds]
         if subsets:
             sets += [len(data.layout.columns(own)) for own in layer_subsets(data.layout).values()]

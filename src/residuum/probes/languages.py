@@ -20,7 +20,7 @@ from residuum.batteries import TASK, Bench
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Splits, activations_folder, check_classes, examples
+from residuum.examples import Splits, activations_folder, check_classes, examples, held_memory
 from residuum.maths.clustering import Clustering
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import LAMBDA, Recipe
@@ -130,7 +130,7 @@ def probe_languages(
     limit: int | None = None,
     random_twin: bool = False,
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     device: str = "auto",
     workers: Workers = None,
     fresh: bool = False,
@@ -148,10 +148,10 @@ def probe_languages(
     task = named_task(task)
     plan = LanguagePlan(tuple(thresholds), representatives, subsets, seeds, seed, penalty, recipe or Recipe())
     treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
-    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh}
+    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh, "max_memory": max_memory}
     with activations_folder(activations, out) as folder:
         read = partial(_read_languages, treebanks, reading)
-        stores, twins = _read_all(models, read, folder, device, seed if random_twin else None)
+        stores, twins = _read_all(models, read, folder, device, seed if random_twin else None, max_memory)
         config = {
             "task": task.name,
             "source": treebanks.source,
@@ -166,7 +166,9 @@ def probe_languages(
             return LanguageProbing(run)
         splits = {model: _splits(own, treebanks, task) for model, own in stores.items()}
         random = {model: _splits(own, treebanks, task) for model, own in twins.items()}
-        work = Work(treebanks, plan, dict(families or {}), random, max_memory, workers, say or (lambda _: None))
+        work = Work(
+            treebanks, plan, dict(families or {}), random, held_memory(max_memory), workers, say or (lambda _: None)
+        )
         run = Run("probe-languages", config, *_measured(splits, work))
     if out is not None:
         write_run(out, run)
@@ -183,14 +185,15 @@ def _read_all(
     folder: Path,
     device: str,
     twin_seed: int | None,
+    max_memory: int | None,
 ) -> tuple[Stores, Stores]:
     """What every model reads, and (with a seed) what its random twin does; they are loaded one after another."""
-    from residuum.models import Model, load_model
+    from residuum.models import Model, as_model
 
     stores: Stores = {}
     twins: Stores = {}
     for given in [models] if isinstance(models, Model | str | os.PathLike) else models:
-        model = given if isinstance(given, Model) else load_model(os.fspath(given), device=device)
+        model = as_model(given, device=device, max_memory=max_memory)
         if model.name in stores:
             raise SettingError(f"Two models are called {model.name}; rename a folder, so that their rows can be told.")
         own = re.sub(r"[^\w.-]+", "-", model.name)

@@ -17,7 +17,7 @@ from residuum.class_tables import class_layer_table
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
+from residuum.examples import Splits, activations_folder, held_memory, labelled_splits
 from residuum.maths.description_length import description_lengths
 from residuum.maths.features import Features
 from residuum.maths.penalty_search import best_penalty
@@ -140,7 +140,7 @@ def probe(
     description_length: bool = False,
     keep: float = 0.99,
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     workers: Workers = None,
     fresh: bool = False,
     say: Say | None = None,
@@ -158,11 +158,11 @@ def probe(
     """
     penalties = parse_penalty(penalty) if isinstance(penalty, str) else penalty
     plan = Plan(seeds, seed, penalties, subsets, description_length, keep, recipe or Recipe())
-    reading |= {"seed": seed, "fresh": fresh, "workers": workers}
+    reading |= {"seed": seed, "fresh": fresh, "workers": workers, "max_memory": max_memory}
     with activations_folder(activations, out) as folder:
         splits = labelled_splits(source, data, task, activations=folder, **reading)
         splits, twin = twin_splits(splits, source, data, task, random_twin, folder, reading)
-        bench = Bench(splits, plan.recipe, max_memory, seed, workers)
+        bench = Bench(splits, plan.recipe, held_memory(max_memory), seed, workers)
         config = {**bench.facts, "random_twin": twin_identity(twin), **plan.config}
         if out is not None and (run := finished_run(out, "probe", config, fresh=fresh)):
             return Probing(run)

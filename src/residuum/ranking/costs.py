@@ -16,7 +16,7 @@ from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, moments_step, timed
 from residuum.engine import HERE, Workers, as_engine
-from residuum.examples import MEMORY, whole_store
+from residuum.examples import held_memory, whole_store
 from residuum.maths.gaussian_ranking import LIMIT, scatter_of_words
 from residuum.maths.moments import CHUNK
 from residuum.maths.neuron_ids import split_id
@@ -46,13 +46,13 @@ def rank_cost(
     penalty: str = "",
     random_twin: bool = False,
     recipe: Recipe | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     workers: Workers = None,
     **reading: Any,
 ) -> Cost:
     """What `rank_neurons` would take with the same settings."""
     engine, found = as_engine(workers), labelled_data(source, data, task, workers=workers, **reading)
-    training = Training(found, recipe or Recipe(), max_memory, engine)
+    training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
     n, targets = found.layout.n_neurons, 1 + found.control
     if by not in methods:
         methods = [by, *methods]
@@ -82,14 +82,14 @@ def ablate_cost(
     draws: int = 3,
     seeds: int = 3,
     recipe: Recipe | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     seed: int = 0,
     device: str = "auto",
     **reading: Any,
 ) -> Cost:
     """What `ablate` would take with the same settings."""
     found = labelled_data(source, data, task, seed=seed, device=device, **reading)
-    training = Training(found, recipe or Recipe(), max_memory, HERE)
+    training = Training(found, recipe or Recipe(), held_memory(max_memory), HERE)
     sets = 1 + draws if neurons else len(set(shares)) * (2 + draws)
     widths = [found.layout.n_neurons, *found.layout.widths]
     train, _, test = found.reading
@@ -108,14 +108,14 @@ def cards_cost(
     data: Corpus | str | os.PathLike[str] | None,
     neurons: Sequence[str],
     *,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     **reading: Any,
 ) -> Cost:
     """What `neuron_cards` would take: a model's reading, or that of the named layers of a store, by its first shard."""
     found = labelled_data(source, data, None, **reading)
     layers = list(dict.fromkeys(split_id(neuron)[0] for neuron in neurons))
     width = max(found.layout.widths)
-    held = min(4 * sum(found.rows) * width, max_memory)
+    held = min(4 * sum(found.rows) * width, held_memory(max_memory))
     if found.reading:
         return Cost(found.name, (*found.reading, Step("cards", 0.0, memory=held)))
     store = whole_store(source, layers=reading.get("layers", "all"))

@@ -15,7 +15,7 @@ from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Examples, activations_folder, whole_store
+from residuum.examples import Examples, activations_folder, held_memory, whole_store
 from residuum.maths.neuron_ids import split_id
 from residuum.ranking.cards import card_of, card_tables
 from residuum.results import Result, Run, finished_run, write_run
@@ -63,7 +63,7 @@ def neuron_cards(
     *,
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     fresh: bool = False,
     **reading: Any,
 ) -> NeuronCards:
@@ -77,7 +77,8 @@ def neuron_cards(
         raise SettingError("No neuron was named; give at least one, for example 3:17.")
     layers = sorted({split_id(neuron)[0] for neuron in neurons})
     with activations_folder(activations, out) as folder:
-        store = whole_store(source, corpus, activations=folder, layers=layers, fresh=fresh, **reading)
+        reading |= {"fresh": fresh, "max_memory": max_memory}
+        store = whole_store(source, corpus, activations=folder, layers=layers, **reading)
         rows = Examples(store, np.arange(store.n_rows), ())
         ids = list(dict.fromkeys(rows.layout.format(rows.layout.parse(neurons))))
         config = {
@@ -88,7 +89,7 @@ def neuron_cards(
         }
         if out is not None and (run := finished_run(out, "describe", config, fresh=fresh)):
             return NeuronCards(run)
-        tables = {**card_tables(rows, ids, max_memory), "audit": audit_table([store])}
+        tables = {**card_tables(rows, ids, held_memory(max_memory)), "audit": audit_table([store])}
     run = Run("describe", config, _summary(store, tables["card_words"]), tables)
     if out is not None:
         write_run(out, run)

@@ -23,7 +23,7 @@ from residuum.activations.means import neuron_means
 from residuum.batteries import TASK, Bench, Score, accuracy_interval, parse_penalty
 from residuum.corpus import Corpus
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, activations_folder, examples, labelled_splits
+from residuum.examples import activations_folder, examples, held_memory, labelled_splits
 from residuum.maths.features import column_scatter, windows
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_scores import ClassScores
@@ -83,7 +83,7 @@ def ablate(
     recipe: Recipe | None = None,
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     seed: int = 0,
     device: str = "auto",
     fresh: bool = False,
@@ -99,16 +99,18 @@ def ablate(
     which reads the training part once more for each set. `reading` is that of `read_task`.
     """
     wish = Wish(tuple(neurons), tuple(shares), within, how, retrain, draws, penalty, seeds, seed)
-    task, model = named_task(task), _loaded(source, device)
+    task, model = named_task(task), _loaded(source, device, max_memory)
     wish.check(model)
     corpora = (data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)).as_pairs()
     recipe = recipe or Recipe()
     with activations_folder(activations, out) as folder:
-        splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, fresh=fresh)
+        splits = labelled_splits(
+            model, corpora, task, activations=folder, seed=seed, fresh=fresh, max_memory=max_memory
+        )
         config = {**splits.facts, **wish.facts, "recipe": asdict(recipe)}
         if out is not None and (run := finished_run(out, "ablate", config, fresh=fresh)):
             return Ablation(run)
-        bench = Bench(splits, recipe, max_memory, seed)
+        bench = Bench(splits, recipe, held_memory(max_memory), seed)
         with scratch(out, config, fresh=fresh) as temporary:
             run = Run("ablate", config, *_measured(model, corpora, bench, wish, temporary, say))
     if out is not None:
@@ -254,14 +256,14 @@ class _Study:
         }
 
 
-def _loaded(source: Model | str | os.PathLike[str], device: str) -> Model:
+def _loaded(source: Model | str | os.PathLike[str], device: str, max_memory: int | None) -> Model:
     if not isinstance(source, str | os.PathLike):
         return source
     if (Path(source) / "manifest.json").exists():
         raise SettingError(
             f"{source} is a store of activations; neurons are silenced in a running model. Give the model."
         )
-    return load_model(os.fspath(source), device=device)
+    return load_model(os.fspath(source), device=device, max_memory=max_memory)
 
 
 def _probes(bench: Bench, wish: Wish) -> dict[str, list[Probe]]:

@@ -17,7 +17,7 @@ from residuum.batteries import TASK, Bench, parse_penalty
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits
+from residuum.examples import Splits, activations_folder, held_memory, labelled_splits
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.penalty_search import best_penalty
 from residuum.maths.probing import Recipe, TrainedProbe
@@ -141,7 +141,7 @@ def rank_neurons(
     recipe: Recipe | None = None,
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     seed: int = 0,
     workers: Workers = None,
     fresh: bool = False,
@@ -161,14 +161,16 @@ def rank_neurons(
     settings = Settings(tuple(methods), by, tuple(shares), delta, penalty, seeds, sample, tuple(neurons), cards, seed)
     recipe = recipe or Recipe()
     with activations_folder(activations, out) as folder:
-        reading |= {"seed": seed, "workers": workers, "fresh": fresh}
+        reading |= {"seed": seed, "workers": workers, "fresh": fresh, "max_memory": max_memory}
         splits = labelled_splits(source, data, task, activations=folder, **reading)
         wanted = splits.layout.parse(neurons)
         splits, twin = twin_splits(splits, source, data, task, random_twin, folder, reading)
         config = {**splits.facts, **settings.facts, "random_twin": twin_identity(twin), "recipe": asdict(recipe)}
         if out is not None and (run := finished_run(out, "rank", config, fresh=fresh)):
             return NeuronRanking(run)
-        run = _ranked(Bench(splits, recipe, max_memory, seed, workers), twin, settings, wanted, config, say)
+        run = _ranked(
+            Bench(splits, recipe, held_memory(max_memory), seed, workers), twin, settings, wanted, config, say
+        )
     if out is not None:
         write_run(out, run)
     return NeuronRanking(run)

@@ -16,7 +16,7 @@ from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.examples import MEMORY, Splits, activations_folder, labelled_splits, whole_store
+from residuum.examples import Splits, activations_folder, held_memory, labelled_splits, whole_store
 from residuum.redundancies.general import Rows, general_redundancy, representatives
 from residuum.redundancies.settings import THRESHOLDS, Settings
 from residuum.results import Result, Run, finished_run, finished_step, scratch, write_run
@@ -164,7 +164,7 @@ def redundancy(
     recipe: Recipe | None = None,
     out: str | Path | None = None,
     activations: str | Path | None = None,
-    max_memory: int = MEMORY,
+    max_memory: int | None = None,
     workers: Workers = None,
     split: str | None = None,
     fresh: bool = False,
@@ -185,9 +185,10 @@ def redundancy(
     """
     cutting = (tuple(map(float, thresholds)), representatives, float(focus), pictures, tuple(map(float, agreement)))
     settings = Settings(*cutting, keep, keep_layers, clusters, seeds, seed)
-    plan = ProbePlan.of(penalty, recipe, max_memory, workers)
+    plan = ProbePlan.of(penalty, recipe, held_memory(max_memory), workers)
     with activations_folder(activations, out) as place:
-        options = {**reading, "activations": place, "workers": workers, "fresh": fresh, "progress": progress}
+        extraction = {"workers": workers, "max_memory": max_memory, "fresh": fresh, "progress": progress}
+        options = {**reading, **extraction, "activations": place}
         twin = None
         if task is None and (data is None or _is_text(data)):
             _check_without_task(random_twin, reading)
@@ -195,12 +196,12 @@ def redundancy(
         else:
             splits = labelled_splits(source, data, task or "labels", seed=seed, **options)  # pyright: ignore[reportArgumentType]
             store = splits.train.store
-            own = {**reading, "seed": seed, "workers": workers, "fresh": fresh, "progress": progress}
+            own = {**reading, **extraction, "seed": seed}
             splits, twin = twin_splits(splits, source, data, task or "labels", random_twin, place, own)
         config = _config(store, splits, twin, settings, plan)
         if out is not None and (run := finished_run(out, "redundancy", config, fresh=fresh)):
             return Redundancy(run)
-        check_room(store, max_memory)
+        check_room(store, held_memory(max_memory))
         with scratch(out, config, fresh=fresh) as folder:
             general = finished_step(
                 folder, "general", lambda: _general(store, splits, settings, workers, progress, say)

@@ -30,7 +30,7 @@ def compared(kit: Kit, stores: Sequence[ActivationStore], measures: Sequence[str
         out=kit.out / name,
         workers=kit.workers,
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 
@@ -78,7 +78,7 @@ def redundant(model: str, source: str, task: Task, corpora: TaskCorpora, kit: Ki
         out=kit.out / step_name("redundancy", model, task.name),
         activations=kit.activations(f"{own}-parts", corpora.train),
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from residuum.costs import Cost, operations_a_second
 from residuum.costs import Step as Part
-from residuum.errors import ModelError
 from residuum.studies.declarations import Load, Step
+from residuum.tensor_files import stored_weights
 
 TOKENS = 30  # of a sentence
 SHARE = 0.3  # of the speed of a bare product that a whole step reaches, all that stands between its products counted
@@ -48,14 +47,14 @@ def block_parameters(model: str, known: Mapping[str, float]) -> float:
     """Parameters of a model's blocks: known by name, or counted in the headers of its weights."""
     if model in known:
         return known[model]
-    files = _weight_files(model)
-    return sum(_count(file, ("embed", "lm_head")) for file in files) if files else BASE_BLOCKS
+    found = stored_weights(model, without=("embed", "lm_head"))
+    return BASE_BLOCKS if found is None else float(found)
 
 
 def all_parameters(model: str, known: Mapping[str, float]) -> float:
     """Parameters of a model with its embeddings; of one that is not at hand, those of its blocks."""
-    files = _weight_files(model)
-    return sum(map(_count, files)) if files else block_parameters(model, known)
+    found = stored_weights(model)
+    return block_parameters(model, known) if found is None else float(found)
 
 
 def chain_cost(
@@ -83,18 +82,3 @@ def cost_lines(steps: Sequence[Step], parameters: Mapping[str, float], sentences
         f"Steps: {len(steps)}.",
         f"Time: about {hours:,.0f} hours, by this rule: {RULE.format(speed=speed)}.",
     ]
-
-
-def _weight_files(model: str) -> list[Path]:
-    return sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
-
-
-def _count(path: Path, without: Sequence[str] = ()) -> float:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = [name for name in file.keys() if not any(part in name for part in without)]  # noqa: SIM118
-            return float(sum(math.prod(file.get_slice(name).get_shape()) for name in names))
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"The weights in {path} are damaged ({error}); copy the model again.") from None

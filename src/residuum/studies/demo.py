@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from residuum.activations.extraction import extract
 from residuum.comparison import compare
@@ -47,10 +48,13 @@ class Part:
     work: Callable[[Say], Sequence[Path]]
 
 
-def demo(out: str | Path, *, fresh: bool = False, say: Say = print) -> Path:
-    """Compare a model with its random twin, run every study at the scale `sample`, and write one report of all."""
+def demo(out: str | Path, *, max_memory: int | None = None, fresh: bool = False, say: Say = print) -> Path:
+    """Compare a model with its random twin, run every study at the scale `sample`, and write one report of all.
+
+    `max_memory` is that of `study`.
+    """
     out = Path(out)
-    parts = _parts(out, fresh)
+    parts = _parts(out, {"max_memory": max_memory, "fresh": fresh})
     clock = Clock([part.name for part in parts] + ["report"])
     folders: list[Path] = []
     for number, part in enumerate(parts, start=1):
@@ -100,24 +104,24 @@ class Clock:
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(seconds, 1):.0f} s"
 
 
-def _parts(out: Path, fresh: bool) -> list[Part]:
+def _parts(out: Path, options: Mapping[str, Any]) -> list[Part]:
     minilm_folder()  # a missing model is said before anything is computed
     twin = Part(
         "twin",
         "Which layers of a real model are alike, and which of that is due to the architecture alone?",
         f"{MINILM} and its random twin read {SENTENCES} sentences; all layers and heads are compared.",
-        lambda say: [_twin(out / "twin", fresh, say)],
+        lambda say: [_twin(out / "twin", options, say)],
     )
     studies = [
-        Part(name, document.title, f"The study `{name}`: {document.source}.", _study_work(name, out / name, fresh))
+        Part(name, document.title, f"The study `{name}`: {document.source}.", _study_work(name, out / name, options))
         for name, document in DOCUMENTS.items()
     ]
     return [twin, *studies]
 
 
-def _study_work(name: str, out: Path, fresh: bool) -> Callable[[Say], Sequence[Path]]:
+def _study_work(name: str, out: Path, options: Mapping[str, Any]) -> Callable[[Say], Sequence[Path]]:
     def work(say: Say) -> Sequence[Path]:
-        found = study(name, out, fresh=fresh, say=say)
+        found = study(name, out, say=say, **options)
         counts = found.frame["verdict"].value_counts()
         say("Findings: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) + f"; {found.page} has all.")
         return [out, *_shown_steps(found)]
@@ -131,7 +135,7 @@ def _shown_steps(found: Study) -> Iterator[Path]:
     return (found.folder / step for step in first["step"].tolist())
 
 
-def _twin(out: Path, fresh: bool, say: Say) -> Path:
+def _twin(out: Path, options: Mapping[str, Any], say: Say) -> Path:
     """All layers and heads of a model and of its random twin."""
     text = sample("treebank", language="en", size=SENTENCES, seed=0)
     stores = []
@@ -140,8 +144,8 @@ def _twin(out: Path, fresh: bool, say: Say) -> Path:
         model = replace(loaded, name=f"{MINILM} (random)" if twin else MINILM)
         say(f"{number}/3  Reading {text.n_words:,} words with {model!r} …")
         place = out / "activations" / ("twin" if twin else "model")
-        stores.append(extract(model, text, place, attention=True, fresh=fresh))
+        stores.append(extract(model, text, place, attention=True, **options))
         say(f"     {stores[-1].audit}.")
     say("3/3  Comparing all layers and heads …")
-    compare(stores, measures=MEASURES, groups=5, null=True, out=out / "similarity", fresh=fresh)
+    compare(stores, measures=MEASURES, groups=5, null=True, out=out / "similarity", **options)
     return out / "similarity"

@@ -80,7 +80,7 @@ def _languages(task: str, kit: Kit) -> Run:
         recipe=kit.recipe(),
         out=kit.out / step_name("languages", task=task),
         activations=kit.out / "activations" / "languages",
-        **kit.options,
+        **kit.bounded,
     ).run
 
 

@@ -38,6 +38,7 @@ class Kit:
     device: str = "auto"
     seed: int = 0
     fresh: bool = False
+    max_memory: int | None = None
 
     @property
     def first(self) -> str:
@@ -48,6 +49,11 @@ class Kit:
     def options(self) -> dict[str, Any]:
         """What every command of a study is told."""
         return {"seed": self.seed, "fresh": self.fresh}
+
+    @property
+    def bounded(self) -> dict[str, Any]:
+        """The same, for commands that can do with less memory."""
+        return {**self.options, "max_memory": self.max_memory}
 
     @property
     def workers(self) -> int | None:
@@ -80,7 +86,8 @@ class Kit:
         text = self.data.text
         place = self.activations(f"{model}-random" if random else model, text)
         network = self.load(source, name=model, random=random, attention=attention)
-        return extract(network, text, place, attention=attention, fresh=self.fresh, progress=False)
+        options = {"max_memory": self.max_memory, "fresh": self.fresh, "progress": False}
+        return extract(network, text, place, attention=attention, **options)
 
     def load(
         self, source: str | Path, *, name: str | None = None, random: bool = False, attention: bool = False
@@ -88,7 +95,8 @@ class Kit:
         """A model, or a random twin of it, under the name that the study's tables use."""
         from residuum.models import load_model
 
-        model = load_model(source, random_init=random, seed=self.seed, device=self.device, attention=attention)
+        options = {"seed": self.seed, "device": self.device, "max_memory": self.max_memory}
+        model = load_model(source, random_init=random, attention=attention, **options)
         return model if name is None else replace(model, name=f"{name} (random)" if random else name)
 
 

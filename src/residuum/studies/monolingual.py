@@ -115,7 +115,7 @@ def _retrieval(kit: Kit) -> Run:
         layers=["all", "each", uniform, *thirds],
         out=kit.out / "retrieval",
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 
@@ -127,7 +127,7 @@ def _aligned(kind: str, number: int, language: str, kit: Kit) -> Run:
         layers=["all", "each"],
         out=kit.out / step_name(kind, variant=language),
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 
@@ -139,7 +139,7 @@ def _single(variant: str, kit: Kit) -> Run:
         model = _with_layers(kit.load(kit.models[kit.first]), _subsets(kit)[variant])
     out = kit.out / step_name("single", variant=variant)
     return evaluate_retrieval(
-        replace(model, name=variant), kit.data.pairs(), out=out, progress=False, **kit.options
+        replace(model, name=variant), kit.data.pairs(), out=out, progress=False, **kit.bounded
     ).run
 
 

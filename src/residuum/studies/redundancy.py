@@ -72,7 +72,7 @@ def _transfer(model: str, task: str, kit: Kit) -> Run:
         kit.out / step_name("transfer", model, task),
         recipe=kit.recipe(),
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 

@@ -84,6 +84,7 @@ def study(
     yes: bool = False,
     device: str = "auto",
     seed: int = 0,
+    max_memory: int | None = None,
     fresh: bool = False,
     say: Say = lambda line: None,
 ) -> Study:
@@ -92,12 +93,12 @@ def study(
     `scale` is `sample` (what ships, minutes), `small` (`models` and the folder `data`, sizes for two cores) or `paper`
     (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. `tasks` (`sst2`,
     `upos`, …) take the place of those that the scale would take, and `examples` that of the number that each sentence
-    task is learnt from. Every step has its folder in `out` and is not done again when the study is run again; `fresh`
-    starts over.
+    task is learnt from. `max_memory` (bytes) bounds the steps that can do with less. Every step has its folder in
+    `out` and is not done again when the study is run again; `fresh` starts over.
     """
     document, size = named_document(name), named_scale(scale, examples)
     kit = _kit(document, size, models, data, tasks, Path(out), device, seed, fresh)
-    kit = known_by_content(kit)
+    kit = known_by_content(replace(kit, max_memory=max_memory))
     config = study_config(document.name, kit)
     begin_study(kit.out, config, fresh=fresh)
     steps = document.steps(kit)

@@ -72,7 +72,7 @@ def _diff(model: str, tasks: list[str], kit: Kit) -> Run:
         limit=kit.scale.limit,
         workers=kit.workers,
         progress=False,
-        **kit.options,
+        **kit.bounded,
     ).run
 
 

@@ -22,7 +22,7 @@ def quick_dropout(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Let every `nn.Dropout` of these modules draw by `dropped` while it trains on a CPU; elsewhere nothing changes."""
     parts = {part for module in modules for part in module.modules() if type(part) is nn.Dropout}
     for part in parts:
-        part.forward = partial(_forward, part)
+        part.forward = partial(_forward, part)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         yield
     finally:
@@ -31,7 +31,7 @@ def quick_dropout(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def dropped(x: Tensor, rate: float) -> Tensor:
-    """x·m / (1 − r), with m = 0 by chance r and else 1; r is `rate`, rounded to 1/65,536. Drawn by torch's generator."""
+    """x·m / (1 − r), with m = 0 by chance r and else 1, drawn by torch's generator; r is `rate`, to 1/65,536."""
     lost = round(rate * LEVELS)
     draws = torch.empty(-(-x.numel() // DRAWN_AT_ONCE), dtype=torch.int64).random_(-(1 << 63), None)
     places = draws.view(torch.int16)[: x.numel()].view(x.shape)  # −32,768 … 32,767, all as likely
