@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import accumulate
@@ -81,13 +81,17 @@ class Result(ABC):
     def frame(self) -> pd.DataFrame:
         """The main table, tidy: a row for each thing that was measured."""
 
+    def looked_at(self) -> AbstractContextManager[None]:
+        """Inside of it, what is wrong with a run that was read from a folder is one clear line about that folder."""
+        return clear_content_errors(self.run.command, self.run.folder)
+
     def plot(self, title: str = "", view: str = "") -> go.Figure:
         """A figure of the report: the first, or the one whose title has `title` in it; `view` is what it can choose."""
-        with clear_content_errors(self.run.command, self.run.folder):
+        with self.looked_at():
             return _showing().run_figure(self.run, title, view)
 
     def _repr_html_(self) -> str:
-        with clear_content_errors(self.run.command, self.run.folder):
+        with self.looked_at():
             return _showing().run_html(self.run, self.frame)
 
 

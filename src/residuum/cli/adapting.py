@@ -163,8 +163,9 @@ def adapt(
         say=lambda text: typer.echo(text, err=True),
         **options,
     )
-    _show(result)
-    typer.echo(f"All is in {out}.")
+    with result.looked_at():
+        _show(result)
+        typer.echo(f"All is in {out}.")
 
 
 @evaluate_app.command("adapted")
@@ -193,9 +194,10 @@ def evaluate_adapted(
     if only_estimated(estimate, max_memory, cost, [] if student is None else [student]):
         return
     result = run(folder, data, student=student, limit=limit, device=device, out=out, fresh=fresh)
-    for row in result.frame.to_dict("records"):
-        typer.echo(f"{row['metric']}: {row['value']:.4f}")
-    typer.echo(f"{result.run.summary['examples']:,} examples; the scores are in {out}.")
+    with result.looked_at():
+        for row in result.frame.to_dict("records"):
+            typer.echo(f"{row['metric']}: {row['value']:.4f}")
+        typer.echo(f"{result.run.summary['examples']:,} examples; the scores are in {out}.")
 
 
 def _show(result: Adaptation) -> None:

@@ -96,11 +96,12 @@ def compare(
             typer.echo(str(compare_cost(things, text, workers=where, **settings)))
             return
         result = run(things, text, out=out, seed=seed, workers=where, fresh=fresh, **settings)
-    for key, value in result.run.summary.items():
-        typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
-    page = report([out], out / "report.html")
-    typer.echo(f"{len(result.frame):,} values of {result.frame['measure'].nunique()} measures are in {out}.")
-    typer.echo(f"The figures are in {page}.")
+    with result.looked_at():
+        for key, value in result.run.summary.items():
+            typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")
+        page = report([out], out / "report.html")
+        typer.echo(f"{len(result.frame):,} values of {result.frame['measure'].nunique()} measures are in {out}.")
+        typer.echo(f"The figures are in {page}.")
 
 
 @app.command()
@@ -180,6 +181,7 @@ def diff(
             say=typer.echo,
             **options,
         )
-    typer.echo(result.text())
-    page = report([out], out / "report.html")
-    typer.echo(f"The tables are in {out}, the figures in {page}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        page = report([out], out / "report.html")
+        typer.echo(f"The tables are in {out}, the figures in {page}.")

@@ -79,16 +79,17 @@ def distill(
     if only_estimated(estimate, max_memory, lambda: plan(settings, device=device).cost, [settings.teacher]):
         return
     result = run(settings, out, device=device, fresh=fresh)
-    for name, folder in result.students.items():
-        typer.echo(f"Student {name} is in {folder}.")
-    for name, trimmed in result.run.summary.get("trimming", {}).items():
-        typer.echo(
-            f"Trimming saved {trimmed['parameters saved']:,} parameters of student {name}; characters without a piece "
-            f"become {trimmed['characters without a piece become']}."
-        )
-    for name, value in result.run.summary.items():
-        if name.startswith(("perplexity", "retrieval")):
-            typer.echo(f"{name}: {value:.4g}")
+    with result.looked_at():
+        for name, folder in result.students.items():
+            typer.echo(f"Student {name} is in {folder}.")
+        for name, trimmed in result.run.summary.get("trimming", {}).items():
+            typer.echo(
+                f"Trimming saved {trimmed['parameters saved']:,} parameters of student {name}; characters without a "
+                f"piece become {trimmed['characters without a piece become']}."
+            )
+        for name, value in result.run.summary.items():
+            if name.startswith(("perplexity", "retrieval")):
+                typer.echo(f"{name}: {value:.4g}")
 
 
 @study_app.command("distillation")
@@ -110,5 +111,6 @@ def study_distillation(
     if only_estimated(estimate, max_memory, cost):
         return
     found = run(config, out, tables=names(tables), device=device, fresh=fresh, say=typer.echo)
-    for row in found.frame.to_dict("records"):
-        typer.echo(f"{row['row']}: {row['score']} {row['subject']} {row['value']:.4g}")
+    with found.looked_at():
+        for row in found.frame.to_dict("records"):
+            typer.echo(f"{row['row']}: {row['score']} {row['subject']} {row['value']:.4g}")

@@ -87,12 +87,13 @@ def evaluate_retrieval(
     if only_estimated(estimate, None, lambda: retrieval_cost(models[0], sentences, **settings)):
         return
     result = run(models[0], sentences, resamples=resamples, seed=seed, out=out, fresh=fresh, **settings)
-    for row in result.frame.to_dict("records"):
-        typer.echo(
-            f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
-            f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}"
-        )
-    typer.echo(f"{len(result.frame):,} values are in {out}.")
+    with result.looked_at():
+        for row in result.frame.to_dict("records"):
+            typer.echo(
+                f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
+                f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}"
+            )
+        typer.echo(f"{len(result.frame):,} values are in {out}.")
 
 
 @evaluate_app.command("perplexity")
@@ -128,10 +129,11 @@ def evaluate_perplexity(
     if only_estimated(estimate, max_memory, lambda: perplexity_cost(model, named, **settings), [model]):
         return
     result = run(model, named, resamples=resamples, out=out, fresh=fresh, **settings)
-    for row in result.frame.to_dict("records"):
-        between = f"({row['low']:.2f} to {row['high']:.2f})"
-        typer.echo(f"{row['text']}: perplexity {row['perplexity']:.2f} {between}, {row['tokens']:,} tokens")
-    typer.echo(f"{len(result.frame):,} perplexities are in {out}.")
+    with result.looked_at():
+        for row in result.frame.to_dict("records"):
+            between = f"({row['low']:.2f} to {row['high']:.2f})"
+            typer.echo(f"{row['text']}: perplexity {row['perplexity']:.2f} {between}, {row['tokens']:,} tokens")
+        typer.echo(f"{len(result.frame):,} perplexities are in {out}.")
 
 
 @evaluate_app.command("correlate")
@@ -161,12 +163,13 @@ def evaluate_correlate(
         raise SettingError("Retrieval runs and downstream scores are matched by name; write all as NAME=FOLDER.")
     values = {name: _number_or_folder(text) for name, text in scores.items()}
     result = run(runs, values, level=level, out=out, fresh=fresh)
-    for row in result.frame.to_dict("records"):
-        typer.echo(
-            f"{row['direction']}  {row['score']:9}  layers {row['layers']:5}  {row['measure']} {row['value']:+.3f} "
-            f"({row['low']:+.3f} to {row['high']:+.3f})"
-        )
-    typer.echo(f"{len(result.frame):,} correlations over {result.run.summary['models']} models are in {out}.")
+    with result.looked_at():
+        for row in result.frame.to_dict("records"):
+            typer.echo(
+                f"{row['direction']}  {row['score']:9}  layers {row['layers']:5}  {row['measure']} {row['value']:+.3f} "
+                f"({row['low']:+.3f} to {row['high']:+.3f})"
+            )
+        typer.echo(f"{len(result.frame):,} correlations over {result.run.summary['models']} models are in {out}.")
 
 
 def _number_or_folder(text: str) -> float | str:

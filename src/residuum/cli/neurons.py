@@ -102,8 +102,9 @@ def rank(
             say=typer.echo,
             **options,
         )
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")
 
 
 @app.command()
@@ -141,8 +142,9 @@ def describe(
         if only_estimated(estimate, None, lambda: cards_cost(source, corpus, names(neurons), **options)):
             return
         result = run(source, corpus, names(neurons), out=out, activations=activations, fresh=fresh, **options)
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")
 
 
 @app.command()
@@ -209,5 +211,6 @@ def ablate(
         say=typer.echo,
         **options,
     )
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")

@@ -115,8 +115,9 @@ def redundancy(
             say=typer.echo,
             **options,
         )
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")
 
 
 @app.command()
@@ -186,8 +187,9 @@ def probe(
             say=typer.echo,
             **options,
         )
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")
 
 
 @app.command("probe-languages")
@@ -271,5 +273,6 @@ def probe_languages(
             say=typer.echo,
             **options,
         )
-    typer.echo(result.text())
-    typer.echo(f"The tables are in {out}.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"The tables are in {out}.")

@@ -70,12 +70,12 @@ def prune(
     if only_estimated(estimate, max_memory, lambda: prune_cost(model, **options), [model]):
         return
     result = run(model, out, fresh=fresh, **options)
-    summary = result.run.summary
-    kept = ", ".join(map(str, result.kept))
-    typer.echo(f"Layers {kept} of {summary['layers']} are kept.")
-    typer.echo(
-        f"{summary['parameters before']:,} parameters became {summary['parameters after']:,}; the model is in {out}."
-    )
+    with result.looked_at():
+        summary = result.run.summary
+        kept = ", ".join(map(str, result.kept))
+        typer.echo(f"Layers {kept} of {summary['layers']} are kept.")
+        before, after = summary["parameters before"], summary["parameters after"]
+        typer.echo(f"{before:,} parameters became {after:,}; the model is in {out}.")
 
 
 @app.command()
@@ -97,11 +97,13 @@ def trim(
     quiet_libraries()
     if only_estimated(estimate, max_memory, lambda: trim_cost(model, text, minimum_count=minimum_count), [model]):
         return
-    summary = run(model, text, out, minimum_count=minimum_count, fresh=fresh).run.summary
-    typer.echo(f"{summary['pieces after']:,} of {summary['pieces before']:,} pieces are kept.")
-    typer.echo(f"{summary['parameters saved']:,} parameters ({summary['share saved']:.0%}) are saved.")
-    typer.echo(f"Characters without a piece become {summary['characters without a piece become']}.")
-    typer.echo(f"{summary['lines split in another way']:,} lines are split in another way; the model is in {out}.")
+    result = run(model, text, out, minimum_count=minimum_count, fresh=fresh)
+    with result.looked_at():
+        summary = result.run.summary
+        typer.echo(f"{summary['pieces after']:,} of {summary['pieces before']:,} pieces are kept.")
+        typer.echo(f"{summary['parameters saved']:,} parameters ({summary['share saved']:.0%}) are saved.")
+        typer.echo(f"Characters without a piece become {summary['characters without a piece become']}.")
+        typer.echo(f"{summary['lines split in another way']:,} lines are split in another way; the model is in {out}.")
 
 
 @app.command()
@@ -192,8 +194,9 @@ def transfer(
         say=typer.echo,
         **shared,
     )
-    typer.echo(result.text())
-    typer.echo(f"`residuum predict {out} < texts` uses it; README.md there says more.")
+    with result.looked_at():
+        typer.echo(result.text())
+        typer.echo(f"`residuum predict {out} < texts` uses it; README.md there says more.")
 
 
 @app.command()

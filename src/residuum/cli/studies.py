@@ -75,8 +75,9 @@ def _command(name: str, description: str) -> Callable[..., None]:
             return
         room = gigabytes(max_memory)
         found = run(name, out, yes=yes, max_memory=room, fresh=fresh, say=typer.echo, **options)
-        typer.echo(found.text())
-        typer.echo(f"Open {found.page.resolve()} in a browser.")
+        with found.looked_at():
+            typer.echo(found.text())
+            typer.echo(f"Open {found.page.resolve()} in a browser.")
 
     command.__doc__ = f"{description}\n\nEvery step has its folder in OUT; the same command goes on where it stopped."
     return command

@@ -34,11 +34,12 @@ def pretrain(
     if only_estimated(estimate, max_memory, lambda: pretrain_cost(config, device=device)):
         return
     result = run(config, out, device=device, as_is=as_is, fresh=fresh)
-    if not is_main_process():
-        return
-    for name, value in result.run.summary.items():
-        typer.echo(f"{name}: {value:,}")
-    typer.echo(f"The model is in {result.model}.")
+    with result.looked_at():
+        if not is_main_process():
+            return
+        for name, value in result.run.summary.items():
+            typer.echo(f"{name}: {value:,}")
+        typer.echo(f"The model is in {result.model}.")
 
 
 @app.command()
@@ -133,8 +134,9 @@ def finetune(
     if only_estimated(estimate, max_memory, lambda: finetune_cost(model, task, **options), [model]):
         return
     result = run(model, task, out, fresh=fresh, say=lambda text: typer.echo(text, err=True), **options)
-    if not is_main_process():
-        return
-    for row in result.scores.to_dict("records"):
-        typer.echo(f"seed {row['seed']}, {row['part']}: {row['metric']} {row['value']:.4f}")
-    typer.echo(f"The model is in {', '.join(map(str, result.folders))}.")
+    with result.looked_at():
+        if not is_main_process():
+            return
+        for row in result.scores.to_dict("records"):
+            typer.echo(f"seed {row['seed']}, {row['part']}: {row['metric']} {row['value']:.4f}")
+        typer.echo(f"The model is in {', '.join(map(str, result.folders))}.")
