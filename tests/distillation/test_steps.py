@@ -47,21 +47,30 @@ def copied_students(prepared):
     return copy.deepcopy(modules)
 
 
-def plain_optimiser(modules):
+EPSILON = 1e-6  # the gradient of a key's bias is 0 but for rounding, which a smaller one would make a step of
+
+
+def plain_optimiser(modules, **options):
     """AdamW as torch has it: all parameters are decayed."""
-    return torch.optim.AdamW({id(p): p for m in modules.values() for p in m.parameters()}.values(), lr=2e-4)
+    parameters = {id(p): p for m in modules.values() for p in m.parameters()}.values()
+    return torch.optim.AdamW(parameters, lr=2e-4, **options)
 
 
 def optimiser_of(modules):
     groups = trainable_groups(*modules.values())
     rows = [{"params": list(g.parameters), "weight_decay": 0.01 if g.weight_decay is None else 0.0} for g in groups]
-    return torch.optim.AdamW(rows, lr=2e-4)
+    return torch.optim.AdamW(rows, lr=2e-4, eps=EPSILON)
 
 
 def trained(prepared, out, turns=1, clip=None):
     optimiser = prepared.settings.optimiser
     chosen = TrainingSettings(
-        steps=optimiser.steps * turns, warmup=0, schedule="constant", clip=clip, seed=prepared.settings.seed
+        steps=optimiser.steps * turns,
+        warmup=0,
+        schedule="constant",
+        clip=clip,
+        seed=prepared.settings.seed,
+        epsilon=EPSILON,
     )
     train(
         prepared.modules,
@@ -136,7 +145,7 @@ def test_algorithm_1_step_for_step(settings, tmp_path):
     students = {"both": {"languages": ["en", "tr"]}, "tr": {"languages": ["tr"]}}
     prepared = prepare(settings(preset="hinton+hidden", recipe="thesis", students=students), "cpu")
     copies = copied_students(prepared)
-    optimiser = plain_optimiser(copies)
+    optimiser = plain_optimiser(copies, eps=EPSILON)
     for step in range(3):
         batches = prepared.batches.batches(step)
         for language in ("en", "tr"):
