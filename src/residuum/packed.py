@@ -32,6 +32,13 @@ def open_parquet(path: Path) -> ParquetFile:
     return parquet.ParquetFile(path, metadata=facts, read_dictionary=texts)
 
 
+def stated_bytes(file: ParquetFile) -> int:
+    """What the pages of a parquet file unpack to, as its footer says: a page is unpacked at once, however large."""
+    facts = file.metadata
+    groups = map(facts.row_group, range(facts.num_row_groups))
+    return sum(group.column(i).total_uncompressed_size for group in groups for i in range(facts.num_columns))
+
+
 def batch_bytes(batch: RecordBatch) -> int:
     """The bytes of a batch once every text that its rows share is repeated where it stands."""
     batch.validate(full=True)

@@ -34,7 +34,7 @@ from residuum.files import (
     whole_file,
     write_json,
 )
-from residuum.packed import MOST_GROWTH, batch_bytes, open_parquet, unpacked_limit
+from residuum.packed import MOST_GROWTH, batch_bytes, open_parquet, stated_bytes, unpacked_limit
 from residuum.schemas import conforming, read_yaml
 from residuum.tensor_files import read_tensors, write_tensors
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import plotly.graph_objects as go
+    from pyarrow.parquet import ParquetFile
 
 VERSION = 1
 CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
@@ -310,9 +311,14 @@ def _check_unpacked(path: Path) -> None:
     """Refuse a table that unpacks beyond all measure before it is unpacked: a checksum is none against forgery."""
     limit = unpacked_limit(path)
     with open_parquet(path) as file:
-        for size in accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS))):
-            if size > limit:
-                raise StoreError(f"{path} unpacks to more than {MOST_GROWTH} times its size, which no result does.")
+        if any(size > limit for size in _unpacked_sizes(file)):
+            raise StoreError(f"{path} unpacks to more than {MOST_GROWTH} times its size, which no result does.")
+
+
+def _unpacked_sizes(file: ParquetFile) -> Iterator[int]:
+    """How large a table is as its footer says, then as its rows turn out, the more of them are unpacked."""
+    yield stated_bytes(file)
+    yield from accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS)))
 
 
 def _read_tensors(path: Path) -> dict[str, np.ndarray]:

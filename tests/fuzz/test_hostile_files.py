@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from pyarrow.parquet import ParquetFile
 from safetensors.numpy import load_file, save_file
 
 from made_stores import known_data
@@ -21,6 +22,7 @@ from residuum.comparison.estimates import _load_contexts, _save_contexts, load_m
 from residuum.corpus import read_corpus
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.feature_transfer.product import read_classifier
+from residuum.files import checksum, write_json
 from residuum.maths.contexts import ContextAccumulator
 from residuum.maths.moments import MomentsAccumulator
 from residuum.models import load_model
@@ -150,6 +152,23 @@ def test_a_text_that_parquet_says_once_for_thousands_of_rows_is_counted_before_i
     assert path.stat().st_size < 20_000
     with pytest.raises(CorpusError, match="unpacks to more than 500 times its size"):
         read_corpus(path)
+
+
+def test_a_page_of_parquet_is_given_up_before_it_is_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "MOST_UNPACKED", 1_000_000)
+    path, run = tmp_path / "page.parquet", tmp_path / "run"
+    pages = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30}
+    pd.DataFrame({"text": ["a " * 50_000_000]}).to_parquet(path, **pages)
+    write_run(run, Run("compare", {}, tables={"names": pd.DataFrame({"text": ["a"]})}))
+    monkeypatch.setattr(ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was unpacked"))
+    with pytest.raises(CorpusError, match="unpacks to more than 500 times its size"):
+        read_corpus(path)
+    record = json.loads((run / "result.json").read_text())
+    del record["xxh3"]
+    write_json(run / "result.json", {**record, "tables": {"names": checksum(path)}})
+    path.rename(run / "names.parquet")
+    with pytest.raises(StoreError, match=r"names.parquet unpacks to more than 500 times its size"):
+        read_run(run)
 
 
 def test_parquet_that_repeats_what_texts_repeat_is_read_as_it_was_written(tmp_path):

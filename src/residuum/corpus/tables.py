@@ -14,7 +14,7 @@ from residuum.corpus.options import Options
 from residuum.corpus.records import Table, corpus_of_table, known_text_columns
 from residuum.corpus.rows import Row
 from residuum.errors import CorpusError, ResiduumError
-from residuum.packed import batch_bytes, open_parquet, unpacked_limit
+from residuum.packed import batch_bytes, open_parquet, stated_bytes, unpacked_limit
 
 if TYPE_CHECKING:
     from pyarrow import DataType, RecordBatch, Schema
@@ -62,6 +62,8 @@ def read_parquet(path: Path, options: Options) -> Corpus:
 
     with _clear_parquet_errors(path):
         file = open_parquet(path)
+        if stated_bytes(file) > unpacked_limit(path):
+            raise too_large(path)
         schema = file.metadata.schema.to_arrow_schema()
         table = Table(
             source=str(path),
