@@ -24,6 +24,7 @@ from residuum.results import read_run
 from residuum.samples import sample, sample_text
 from residuum.tasks import Task, TaskCorpora, named_task
 from residuum.tuning import LearningSettings
+from residuum.tuning.freezing import SplitNetwork
 from tiny import save_model
 
 QUICK = LearningSettings(epochs=2, batch_size=8, learning_rate=1e-3)
@@ -81,6 +82,28 @@ def test_frozen_layers_stay_what_they_were_to_the_bit(cache, corpora, tiny_folde
         assert torch.equal(weight, after[f"bert.{name}"]) == frozen, name
     assert result.run.summary["frozen bottom"] == ("2 layers, computed once" if cache else "none")
     assert result.run.summary["parameters trained"] < result.run.summary["parameters"]
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "on disk"])
+def test_a_frozen_bottom_is_computed_once_for_all_seeds(memory, corpora, tiny_folder, tmp_path, monkeypatch):
+    task, data, _ = corpora["single"]
+    read, lower = [], SplitNetwork.lower
+
+    def counted(network, inputs):
+        read.append(len(inputs["input_ids"]))
+        return lower(network, inputs)
+
+    monkeypatch.setattr(SplitNetwork, "lower", counted)
+    parts = TaskCorpora(*data.split((0.8, 0.1, 0.1)))
+    options = {"data": parts, "freeze": "bottom:2", "cache_memory": memory, "settings": QUICK, "progress": False}
+    finetune(tiny_folder("bert"), task, tmp_path / "one", seed=1, **options)
+    once = sum(read)
+    finetune(tiny_folder("bert"), task, tmp_path / "both", seeds=2, **options)
+    trials = 2  # each network is tried on a sequence before it is cut
+    assert once < sum(read) - once <= once + trials
+    one, other = weights(tmp_path / "one"), weights(tmp_path / "both" / "seed-1")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not list(tmp_path.rglob("*.bin"))
 
 
 def test_what_learns_has_dropout_and_what_is_frozen_has_none(corpora, tiny_folder, tmp_path):

@@ -22,6 +22,8 @@ from residuum.tuning.problems import problem_of
 if TYPE_CHECKING:
     from residuum.corpus import Corpus
 
+FROZEN = "frozen layers"  # read once for all seeds
+
 
 def finetune_cost(
     model: str | Path,
@@ -51,7 +53,7 @@ def finetune_cost(
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
         steps = _steps(recipe, pupil, parts, whole, Path(folder), chosen[0], device)
     what = f"{Path(model).name}, {task.name}: {whole['train']:,} examples × {recipe.settings.epochs:g} epochs"
-    return Cost(what, tuple(step.times(len(chosen)) for step in steps))
+    return Cost(what, tuple(step if step.name == FROZEN else step.times(len(chosen)) for step in steps))
 
 
 def _sampled(corpora: TaskCorpora, batch_size: int) -> TaskCorpora:
@@ -95,4 +97,4 @@ def _states(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], whole: dict[st
     size = round(sum(cache_bytes(parts[name], width) * whole[name] / len(parts[name]) for name in read))
     share = sum(whole[name] for name in read) / sum(len(parts[name]) for name in read)
     fits = size <= recipe.cache_memory
-    return [Step("frozen layers", seconds * share, memory=size if fits else 0, disk=0 if fits else size)]
+    return [Step(FROZEN, seconds * share, memory=size if fits else 0, disk=0 if fits else size)]

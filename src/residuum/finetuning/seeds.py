@@ -26,7 +26,7 @@ from residuum.training import (
     process_count,
     wait_for_others,
 )
-from residuum.tuning.caching import fill_cache
+from residuum.tuning.caching import StateCache, fill_cache
 from residuum.tuning.collation import Batch, Collator, padded_inputs
 from residuum.tuning.encoding import Encoder, Part, pad_id
 from residuum.tuning.first_token import after_attention, first_token_only
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CACHE = "cache"  # the folder of states that do not fit memory
+States = dict[str, StateCache]  # by the weights of the bottom and the part that it read
 
 
 @dataclass(frozen=True)
@@ -112,15 +113,19 @@ def finetune_once(
     config: dict[str, Any],
     device: str,
     *,
+    states: States | None = None,
     fresh: bool = False,
     progress: bool = True,
     say: Callable[[str], None] | None = None,
 ) -> Run:
-    """Fine-tune from one seed into a folder and give its run; of several processes the main one scores and writes."""
+    """Fine-tune from one seed into a folder and give its run; of several processes the main one scores and writes.
+
+    `states` holds what a frozen bottom gave to other seeds, and is given what it gives to this one.
+    """
     if fresh and is_main_process():
         remove_folder(out / CACHE)
     wait_for_others(device)
-    pupil, parts, lesson = prepare(recipe, corpora, out, seed, device, progress=progress)
+    pupil, parts, lesson = prepare(recipe, corpora, out, seed, device, states=states, progress=progress)
     modules = {"model": pupil.network}
     training = learn(
         modules,
@@ -160,12 +165,19 @@ def discard_intermediates(out: Path) -> None:
 
 
 def prepare(
-    recipe: Recipe, corpora: TaskCorpora, out: Path, seed: int, device: str, *, progress: bool = False
+    recipe: Recipe,
+    corpora: TaskCorpora,
+    out: Path,
+    seed: int,
+    device: str,
+    *,
+    states: States | None = None,
+    progress: bool = False,
 ) -> tuple[Pupil, dict[str, Part], Lesson]:
     """All that comes before the first step: the network and its head, the encoded parts, the states of its bottom."""
     pupil = load_pupil(recipe, problem_of(recipe.task, corpora.train), seed, device)
     parts = encoded_parts(recipe, corpora, pupil)
-    return pupil, parts, make_lesson(recipe, pupil, parts, out, progress=progress)
+    return pupil, parts, make_lesson(recipe, pupil, parts, out, states=states, progress=progress)
 
 
 def load_pupil(recipe: Recipe, problem: Problem, seed: int, device: str) -> Pupil:
@@ -196,25 +208,38 @@ def encoded_parts(recipe: Recipe, corpora: TaskCorpora, pupil: Pupil) -> dict[st
     return {part: encoder.encode(corpus) for part, corpus in corpora.items()}
 
 
-def make_lesson(recipe: Recipe, pupil: Pupil, parts: dict[str, Part], out: Path, *, progress: bool = False) -> Lesson:
+def make_lesson(
+    recipe: Recipe,
+    pupil: Pupil,
+    parts: dict[str, Part],
+    out: Path,
+    *,
+    states: States | None = None,
+    progress: bool = False,
+) -> Lesson:
     """The parts that are read again and again, with the states of the frozen bottom if there is one."""
+    states = {} if states is None else states
     problem = pupil.problem
     plain = Collator(problem.kind, pad_id(pupil.tokenizer), takes_types(pupil.network, pupil.tokenizer))
     if pupil.split is None:
         return Lesson(problem, parts["train"], parts["dev"], plain, plain)
     pad = partial(padded_inputs, pad=plain.pad, with_types=plain.with_types)
     memory, collators = recipe.cache_memory, []
+    identity = f"{pupil.fingerprint} {pupil.split.bottom}"
     for part in (parts["dev"], parts["train"]):
-        cache = fill_cache(
-            pupil.split,
-            part,
-            pad,
-            width=pupil.network.config.hidden_size,
-            memory=memory,
-            folder=out / CACHE,
-            identity=f"{pupil.fingerprint} {pupil.split.bottom}",
-            progress=progress,
-        )
+        key = f"{identity} {part.fingerprint}"
+        if key not in states:
+            states[key] = fill_cache(
+                pupil.split,
+                part,
+                pad,
+                width=pupil.network.config.hidden_size,
+                memory=memory,
+                folder=out / CACHE,
+                identity=identity,
+                progress=progress,
+            )
+        cache = states[key]
         memory -= 0 if cache.on_disk else cache.states.numel() * 4
         collators.append(replace(plain, cache=cache))
     return Lesson(problem, parts["train"], parts["dev"], collators[1], collators[0])

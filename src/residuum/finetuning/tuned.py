@@ -76,11 +76,11 @@ def finetune(
     """Fine-tune a model on a task and write it as a folder that `from_pretrained` reads.
 
     `data` is a corpus, a folder of splits, a file or a hub name, as `read_task` takes it; GLUE's tasks are read from
-    the hub without it. `drop` takes layers off
-    first (`top:6`, `bottom:6`, `alternate`, `1,4-6`); `freeze` keeps some from learning (the same, `embeddings`, or
-    several joined by `+`; `bottom:6` freezes the embeddings too). What is below all that learns is never run
-    backwards, and with `cache` its outputs are computed once: in memory, beyond `cache_memory` bytes on disk. With
-    several `seeds` each has a folder `seed-N` in `out`. The checkpoint with the best development score is kept.
+    the hub without it. `drop` takes layers off first (`top:6`, `bottom:6`, `alternate`, `1,4-6`); `freeze` keeps some
+    from learning (the same, `embeddings`, or several joined by `+`; `bottom:6` freezes the embeddings too). What is
+    below all that learns is never run backwards, and with `cache` its outputs are computed once for all `seeds`: in
+    memory, beyond `cache_memory` bytes on disk. Several seeds have a folder `seed-N` each in `out`. The checkpoint with
+    the best development score is kept.
     """
     task, chosen = named_task(task), chosen_seeds(seeds, seed)
     corpora = task_corpora(task, data, dev=dev, test=test, format=format, limit=limit, seed=seed)
@@ -91,15 +91,14 @@ def finetune(
     if run := finished_run(out, "finetune", config, fresh=fresh):
         discard_intermediates(out)
         return Finetuning(folders, run)
-    runs = []
+    runs, states = [], {}
     for one, folder in zip(chosen, folders, strict=True):
         own = {**config, "seeds": [one]}
         found = finished_run(folder, "finetune", own, fresh=fresh)
         if found:
             discard_intermediates(folder)
-        runs.append(
-            found or finetune_once(recipe, corpora, folder, one, own, device, fresh=fresh, progress=progress, say=say)
-        )
+        options = {"states": states, "fresh": fresh, "progress": progress, "say": say}
+        runs.append(found or finetune_once(recipe, corpora, folder, one, own, device, **options))
     if len(runs) == 1:
         return Finetuning(folders, runs[0])
     run = _joined(runs, config)
