@@ -1,5 +1,6 @@
 """`compare` on whole models: the same numbers as two arrays, whatever the memory, the workers and the source."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -286,3 +287,14 @@ def test_options_are_checked_and_reach_their_measure(stores):
 def test_a_model_loaded_without_attention_is_compared_without_it(tiny_folder):
     result = compare([load_model(tiny_folder("bert"))], CORPUS, measures="all", workers=1, progress=False)
     assert "attention measures" in result.run.summary["left out"]
+
+
+def test_models_that_read_without_a_store_leave_the_sums_what_is_left_of_the_memory(tiny_folder):
+    model = load_model(tiny_folder("bert"))
+    settings = {"measures": "cka", "groups": 3, "workers": 1, "progress": False}
+    enough = compare([model], CORPUS, max_memory=model.n_bytes + 100_000_000, **settings)
+    assert len(enough.frame) == 16
+    with pytest.raises(MemoryLimitError, match=r"^The step 'loading' of bert, other needs .+ of memory"):
+        compare([model, replace(model, name="other")], CORPUS, max_memory=2 * model.n_bytes - 1, **settings)
+    with pytest.raises(MemoryLimitError, match="The step 'contexts and sample'"):
+        compare([model], CORPUS, max_memory=model.n_bytes + 100_000, **settings)

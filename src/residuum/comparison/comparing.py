@@ -274,14 +274,13 @@ def _as_activations(
 
 def _room(activations: Sequence[Activations], max_memory: int | None) -> int | None:
     """The bytes that models which read without a store leave to the rest."""
-    if max_memory is None:
-        return None
+    if max_memory is None or all(isinstance(source, ActivationStore) for source in activations):
+        return max_memory
     from residuum.activations.live import LiveActivations
 
-    live = [source.extraction for source in activations if isinstance(source, LiveActivations)]
-    held = sum(extraction.model.n_bytes for extraction in live)
-    names = ", ".join(extraction.model.name for extraction in live)
-    within(Cost(names, (Step("loading", 0.0, memory=held),)), max_memory)
+    live = [source for source in activations if isinstance(source, LiveActivations)]
+    held = sum(source.extraction.model.n_bytes for source in live)
+    within(Cost(", ".join(source.name for source in live), (Step("loading", 0.0, memory=held),)), max_memory)
     return max_memory - held
 
 
