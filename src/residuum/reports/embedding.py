@@ -92,8 +92,10 @@ def _is_numeric(column: pd.Series) -> bool:
 def _column(name: str, values: pd.Series) -> dict[str, Any]:
     if _is_numeric(values):
         return {"name": name, "numeric": True, "values": [_number(value) for value in values]}
-    codes, levels = pd.factorize(values.map(_text, na_action="ignore"), use_na_sentinel=True)
-    return {"name": name, "numeric": False, "values": codes.tolist(), "levels": [str(level) for level in levels]}
+    levels: dict[str, int] = {}  # not by pandas, of which old versions take texts that end in NUL for others
+    texts = values.map(_text, na_action="ignore")
+    codes = [levels.setdefault(text, len(levels)) if isinstance(text, str) else -1 for text in texts]
+    return {"name": name, "numeric": False, "values": codes, "levels": list(levels)}
 
 
 def _number(value: Any) -> int | float | None:
