@@ -71,6 +71,16 @@ def test_the_measured_cka_is_that_of_the_activations(deep, corpus, tmp_path):
     assert dropped.min() >= result.frame.loc[result.frame["kept"], "value"].max()
 
 
+def test_a_part_of_a_folder_is_measured_on(deep, tmp_path):
+    for split, size in (("train", 20), ("dev", 10), ("test", 10)):
+        (tmp_path / f"bank-{split}.conllu").write_text(sample_text("treebank", size=size, split=split), "utf-8")
+    found = prune(deep, tmp_path / "out", by="cka", keep=2, corpus=tmp_path, split="dev")
+    alone = prune(deep, tmp_path / "alone", by="cka", keep=2, corpus=tmp_path / "bank-dev.conllu")
+    assert found.run.config == alone.run.config
+    with pytest.raises(SettingError, match="split is dev; a probe learns from one part"):
+        prune(deep, tmp_path / "probe", by="probe", keep=2, corpus=tmp_path, task="upos", split="dev")
+
+
 def test_angular_distance_drops_neighbours(deep, corpus, tmp_path):
     kept = prune(deep, tmp_path, by="angular", drop=3, corpus=corpus).kept
     dropped = sorted(set(range(1, 7)) - set(kept))

@@ -60,6 +60,7 @@ def prune(
     by: str | None = None,
     corpus: Corpus | str | Path | None = None,
     task: str | None = None,
+    split: str | None = None,
     limit: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -69,14 +70,15 @@ def prune(
 
     By position: `drop` or `keep` is `top:6`, `bottom:6`, `alternate` or a list of layers such as `1,4-6` (the
     embeddings, layer 0, always stay). By measurement: `by` is cka, angular or probe, and `drop` or `keep` says how
-    many; the model reads `corpus`, of which `probe` also takes the labels of `task`.
+    many; the model reads `corpus` (of a folder of splits the one named `split`), of which `probe` also takes the labels
+    of `task`, in all three parts.
     """
     from residuum.surgery import kept_layers, layer_count, load_whole
 
     _check_choice(drop, keep, by, corpus, task)
     network, tokenizer = load_whole(model)
     n_layers = layer_count(network)
-    text = None if corpus is None else _text_of(corpus, task, limit, seed)
+    text = None if corpus is None else _text_of(corpus, task, split, limit, seed)
     config = {
         "model": str(model),
         "weights": _fingerprint(network, tokenizer),
@@ -109,6 +111,7 @@ def prune_cost(
     by: str | None = None,
     corpus: Corpus | str | Path | None = None,
     task: str | None = None,
+    split: str | None = None,
     limit: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -122,7 +125,7 @@ def prune_cost(
     steps = [Step("writing", 0.0, memory=weights, disk=weights)]
     if by is not None:
         assert corpus is not None, "checked above"
-        text = _text_of(corpus, task, limit, seed)
+        text = _text_of(corpus, task, split, limit, seed)
         reader = _on_device(network, tokenizer, device)
         of_probe = isinstance(text, TaskCorpora)
         steps = (_probe_steps(reader, text, task or "") if of_probe else [_reading_step(reader, text, by)]) + steps
@@ -170,13 +173,17 @@ def _check_choice(drop: Any, keep: Any, by: str | None, corpus: Any, task: str |
         raise SettingError(f"task is {task!r}; by {by!r} {needed}.")
 
 
-def _text_of(corpus: Corpus | str | Path, task: str | None, limit: int | None, seed: int) -> Corpus | TaskCorpora:
+def _text_of(
+    corpus: Corpus | str | Path, task: str | None, split: str | None, limit: int | None, seed: int
+) -> Corpus | TaskCorpora:
     """The text that is measured on: of a probe's task in its three parts."""
     if task is not None:
+        if split is not None:
+            raise SettingError(f"split is {split}; a probe learns from one part and is scored on another: give all.")
         return read_task(task, corpus, limit=limit, seed=seed)
     if isinstance(corpus, Corpus):
         return corpus if limit is None else corpus.limit(limit)
-    return read_corpus(corpus, limit=limit)
+    return read_corpus(corpus, split=split, limit=limit)
 
 
 def _fingerprints(text: Corpus | TaskCorpora | None) -> str | dict[str, str] | None:

@@ -23,6 +23,7 @@ from residuum.cli.options import (
     ModelName,
     Out,
     Seed,
+    Split,
     TaskName,
 )
 
@@ -45,6 +46,7 @@ def prune(
     ] = None,
     corpus: Annotated[str | None, typer.Option(help="The text to measure on.")] = None,
     task: Annotated[str | None, typer.Option(help="What the probe predicts, such as upos or sst2.")] = None,
+    split: Split = None,
     limit: Limit = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -63,6 +65,7 @@ def prune(
         "by": by,
         "corpus": corpus,
         "task": task,
+        "split": split,
         "limit": limit,
         "seed": seed,
         "device": device,
