@@ -82,13 +82,16 @@ def fail():
 
 
 def pages_of_tensors():
-    """The new pages that 50 tensors of 4 MB ask for, one after another: hundreds each where nothing is used again."""
+    """The new pages that 200 tensors of 1 MB ask for, one after another: hundreds each where nothing is used again.
+
+    Larger ones may be given pages of 2 MB, of which a few are enough.
+    """
     import resource
 
-    np.ones(1 << 20, np.float32)
+    np.ones(1 << 18, np.float32)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(50):
-        np.ones(1 << 20, np.float32)
+    for _ in range(200):
+        np.ones(1 << 18, np.float32)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
