@@ -124,6 +124,56 @@ def test_a_mistake_is_one_line_and_exit_status_1(arguments, message, run, tiny_f
     assert err.startswith("residuum: ")
 
 
+LONG = "n" * 300
+ODD = "e\udcffn"  # as Python has a name that is not UTF-8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["extract", "{model}", "{treebank}", "--out", "{here}/{long}"], "File name too long"),
+        (["extract", "{here}/{long}", "{treebank}", "--out", "{here}/x"], "File name too long"),
+        (["verify", "{here}/{long}"], "File name too long"),
+        (["report", "{here}/{long}", "--out", "{here}/x.html"], "File name too long"),
+        (["sample", "text", "--size", "3", "--out", "{here}/{long}"], "File name too long"),
+        (["extract", "{model}", "{treebank}", "--out", "{here}/loop"], "loop"),
+        (["sample", "text", "--size", "3", "--out", "/proc/x"], "/proc/x"),
+        (["extract", "{model}", "{treebank}", "--out", "{here}/{odd}"], "is not UTF-8"),
+        (["extract", "{here}/{odd}", "{treebank}", "--out", "{here}/x"], "is not UTF-8"),
+    ],
+)
+def test_names_that_no_file_can_have_are_one_line(arguments, message, run, tiny_folder, treebank, tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    names = {"model": tiny_folder("bert"), "treebank": treebank, "here": tmp_path, "long": LONG, "odd": ODD}
+    status, _, err = run(*(argument.format(**names) for argument in arguments))
+    assert status == 1
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_output_that_nobody_can_hold_is_one_line():
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full")
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "residuum", "sample", "text", "--size", "3"]
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "residuum: No space left on device."
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "-1", "1e300"])
+def test_memory_that_no_machine_has_is_wrong_usage(amount, run, tiny_folder, treebank, tmp_path):
+    for command in (("extract",), ("probe", "--task", "upos")):
+        words = [command[0], tiny_folder("bert"), treebank, *command[1:], "--out", tmp_path / "out"]
+        status, _, err = run(*words, "--max-memory", amount)
+        assert status == 2
+        assert "gigabytes" in err
+
+
+def test_seeds_are_not_negative(run, tmp_path):
+    assert run("evaluate", "retrieval", "a", "b", "--out", tmp_path / "out", "--seed", "-1")[0] == 2
+
+
 def test_wrong_usage_is_exit_status_2(run):
     assert run("extract")[0] == 2
     assert run("extract", "a", "b", "--out", "c", "--pooling", "median")[0] == 2

@@ -254,14 +254,16 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
             raise StoreError(f"No permission to write {path}; choose another folder.") from error
         if number in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
             raise StoreError(f"{path} cannot be written: a file or folder of that name is in the way.") from error
+        if number in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOENT):
+            raise StoreError(f"{path} cannot be written: {os.strerror(number)}. Choose another folder.") from error
         raise
 
 
 def _error_number(error: Exception) -> int | None:
-    """The system's error number, which what is written in Rust gives only in words."""
-    if isinstance(error, OSError):
+    """The system's error number, which what is written in Rust, and copies of whole folders, give only in words."""
+    if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    said = re.search(r"os error (\d+)", str(error))
+    said = re.search(r"(?:os error |\[Errno )(\d+)", str(error))
     return int(said[1]) if said else None
 
 

@@ -8,7 +8,7 @@ from reference import plain_attention, plain_words
 from residuum.activations.extraction import batches, extract
 from residuum.activations.pooling import POOLINGS
 from residuum.corpus import Corpus
-from residuum.errors import CorpusError, DataError, ModelError, SettingError
+from residuum.errors import CorpusError, DataError, MemoryLimitError, ModelError, SettingError
 from residuum.models import from_module, load_model
 from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
@@ -213,3 +213,11 @@ def test_real_models_agree_with_a_plain_reading(real_models, data, tmp_path):
             expected = plain_words(real_models / name, sentence, "last")
             np.testing.assert_allclose(store.array()[row : row + len(sentence)], expected, atol=2e-5)
             row += len(sentence)
+
+
+def test_a_batch_that_does_not_fit_the_memory_is_refused(tiny_folder, tmp_path):
+    model, corpus = load_model(tiny_folder("bert"), attention=True), Corpus(name="long", sentences=[["the"] * 20] * 200)
+    options = {"attention": True, "max_memory": 12_000_000, "progress": False}
+    assert extract(model, corpus, tmp_path / "small", **options).n_rows == 4000
+    with pytest.raises(MemoryLimitError, match=r"'extraction' of bert: 4,000 words .+ lower --batch-tokens"):
+        extract(model, corpus, tmp_path / "large", batch_tokens=1_000_000, **options)

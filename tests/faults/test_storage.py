@@ -253,6 +253,14 @@ def fill(disk, left):
     (disk / "filling").write_bytes(b"x" * (300 * 1024 - left))
 
 
+def test_a_full_disk_is_one_line_where_a_whole_folder_is_copied(small_disk, run):
+    fill(small_disk, left=30_000)
+    status, _, err = run("sample", "teacher", "--out", small_disk / "teacher")
+    assert status == 1
+    assert err.startswith("residuum: The disk is full")
+    assert [path.name for path in small_disk.iterdir()] == ["filling"]
+
+
 def test_a_full_disk_is_an_error_before_scratch_space_is_mapped_and_not_a_dead_process(small_disk):
     with pytest.raises(StoreError, match="The disk is full"):
         Scratch(small_disk, memory=0).zeros(100_000, 4)

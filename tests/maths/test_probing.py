@@ -233,14 +233,27 @@ def test_the_memory_estimate_counts_features_and_weights():
         (Probe("tag", slice(10, 30)), "there are 20"),
         (Probe("tag", np.array([1, 1])), "a neuron twice"),
         (Probe("tag", np.array([], int)), "no neurons"),
-        (Probe("tag", l1=-1.0), "must not be negative"),
-        (Probe("tag", seed=-1), "must not be negative"),
+        (Probe("tag", l1=-1.0), "must be finite and not negative"),
+        (Probe("tag", l2=np.nan), "must be finite and not negative"),
+        (Probe("tag", seed=-1), "must be finite and not negative"),
     ],
 )
 def test_impossible_probes_are_explained(probe, message):
     x, target = tagged_words()
     with pytest.raises(SettingError, match=message):
         train_probes(x, {"tag": target}, [probe])
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, np.nan, np.inf])
+def test_impossible_learning_rates_are_explained(rate):
+    with pytest.raises(SettingError, match="must be positive and finite"):
+        Recipe(learning_rate=rate)
+
+
+def test_weights_that_run_away_are_an_error_and_no_result():
+    x, target = tagged_words()
+    with pytest.raises(DataError, match="not finite after training with the learning rate 1e\\+39; lower it"):
+        train_probes(x, {"tag": target}, [Probe("tag")], Recipe(epochs=1, learning_rate=1e39))
 
 
 def test_bad_data_is_explained():

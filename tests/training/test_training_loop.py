@@ -195,6 +195,13 @@ def test_a_gradient_that_is_infinite_is_an_error_too(tmp_path):
         )
 
 
+def test_weights_that_are_not_finite_in_the_end_are_an_error_and_not_kept(tmp_path):
+    task = regression()
+    with pytest.raises(DataError, match="weights' sum is nan at step 1 of 1"):
+        task.train(tmp_path, steps=1, warmup=0, learning_rate=1e39)
+    assert not list(tmp_path.glob("checkpoints/step-*"))
+
+
 def test_another_run_in_the_folder_is_refused_unless_fresh(tmp_path):
     regression().train(tmp_path, steps=4)
     with pytest.raises(StoreError, match=r"another run \(learning_rate 0.0002 → 0.1\).*--fresh"):

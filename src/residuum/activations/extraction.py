@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +38,8 @@ from residuum.models import Model, as_model, only_first_layers, parse_layers
 from residuum.remote import cache_folder, local_path, send
 
 BUFFER_BYTES = 48 << 20  # activations held before they are written; sentences are sorted by length inside it
+TOKENS = 2  # of a word, special ones among them, where memory is reckoned
+INSIDE = 8  # widths of a block's states that are there at once: queries, keys, values, and four times the width
 GROUP_SHARDS = 8  # sorted and read together at most, so that a killed run loses little
 
 
@@ -99,7 +102,8 @@ def extract(
     settings = Settings(pooling, dtype, unit, position, attention, batch_tokens, shard_words)
     network = as_model(model, attention=attention, max_memory=max_memory)
     extraction, engine = Extraction.of(network, corpus, layers, settings), as_engine(workers)
-    within(extraction.cost(Step("extraction", 0.0, memory=extraction.held(engine)), engine), max_memory)
+    step = Step("extraction", 0.0, memory=extraction.held(engine))
+    within(extraction.cost(step, engine), max_memory, "Allow more, or lower --batch-tokens, --shard-words or --workers")
     folder = local_path(out)
     place = cache_folder("written here", str(out)) if folder is None else folder
     writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=fresh)
@@ -254,10 +258,26 @@ class Extraction:
         return Cost(what, (step,), engine.width, engine.client is not None)
 
     def held(self, engine: Engine) -> int:
-        """The bytes that each process holds: the weights, and a group's activations (alone: one more is written)."""
+        """The bytes that each process holds: the weights, a batch on its way through the model, a group's activations.
+
+        This process alone has two groups, of which one is written while the other is read.
+        """
         shards = plan_shards(self.corpus.sentences, self.settings.shard_words)
         largest = max(sum(self._shard_bytes(shards[index]) for index in group) for group in self.groups(shards))
-        return self.model.n_bytes + (2 if engine.alone else 1) * largest
+        return self.model.n_bytes + self._pass_bytes + (2 if engine.alone else 1) * largest
+
+    @property
+    def _pass_bytes(self) -> int:
+        """What a batch takes: the states after every block, those inside of one, and attention where it is read.
+
+        A word is taken for `TOKENS` tokens; a batch has one sentence at least.
+        """
+        words = [len(sentence) for sentence in self.corpus.sentences]
+        longest = min(TOKENS * max(words), self.model.window or sys.maxsize)
+        tokens = max(longest, min(self.settings.batch_tokens, TOKENS * sum(words)))
+        states = sum(self.model.widths[: max(self.layers) + 1]) + INSIDE * max(self.model.widths)
+        attention = longest * self.model.n_heads * max(self.layers) if self.settings.attention else 0
+        return 4 * tokens * (states + attention)
 
     @cached_property
     def n_bytes(self) -> int:

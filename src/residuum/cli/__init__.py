@@ -34,6 +34,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     signal.signal(signal.SIGINT, _interrupt)
     try:
+        _check_words(sys.argv[1:])
         app()
     except ResiduumError as error:
         _fail(str(error))
@@ -41,10 +42,23 @@ def main() -> None:
         _fail("Interrupted. What was finished is kept; the same command goes on from there.")
     except MemoryError:
         _fail(_OUT_OF_MEMORY)
+    except OSError as error:  # names that are too long, folders that lead to themselves, output that nobody can hold
+        _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}.")
     except RuntimeError as error:
+        if "Symlink loop" in str(error):  # as Python before 3.13 says it
+            _fail(f"{error}.")
         if not re.search(r"can't allocate memory|out of memory", str(error)):  # as torch says it
             raise
         _fail(_OUT_OF_MEMORY)
+
+
+def _check_words(words: list[str]) -> None:
+    """Refuse names that are not UTF-8: half of the libraries that would read or write them cannot."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
 
 
 def _interrupt(*_: object) -> None:

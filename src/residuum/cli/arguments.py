@@ -20,7 +20,11 @@ def quiet_libraries() -> None:
 
 def gigabytes(amount: float | None) -> int | None:
     """Gigabytes as bytes; None is no bound."""
-    return None if amount is None else int(amount * 1e9)
+    if amount is None:
+        return None
+    if not 0 <= amount < 1e9:
+        raise typer.BadParameter(f"found {amount} gigabytes; expected from 0 to what a machine can have.")
+    return int(amount * 1e9)
 
 
 def column(name: str | None) -> Any:

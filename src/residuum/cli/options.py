@@ -26,7 +26,7 @@ Format = Annotated[str | None, typer.Option(help="The corpus' format, where its 
 Split = Annotated[str | None, typer.Option(help="Which part of the corpus: train, dev or test.")]
 Limit = Annotated[int | None, typer.Option(help="Read only the first sentences.", min=1)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
-Seed = Annotated[int, typer.Option(help="Draws everything that is random.")]
+Seed = Annotated[int, typer.Option(help="Draws everything that is random.", min=0, max=2**63 - 1)]
 Workers = Annotated[int | None, typer.Option(help="Processes on this machine; all cores by default.", min=1)]
 Processes = Annotated[
     int | None,

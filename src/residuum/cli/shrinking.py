@@ -207,10 +207,13 @@ def predict(
     folder: Annotated[Path, typer.Argument(help="A folder that `transfer` wrote.", metavar="DIR")],
     batch_size: Annotated[int, typer.Option(help="Texts read at a time; 1 answers every line at once.", min=1)] = 32,
     device: Device = "auto",
+    max_memory: MaxMemory = None,
 ) -> None:
     """Label the texts of standard input, one a line (pairs: two segments with a tab between)."""
     from residuum.feature_transfer.streaming import label_lines, text_lines
+    from residuum.models import check_weights
 
     quiet_libraries()
+    check_weights([folder], gigabytes(max_memory))
     for answer in label_lines(folder, text_lines(sys.stdin.buffer), batch_size=batch_size, device=device):
         print(answer, flush=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from residuum.cli.app import app
-from residuum.cli.arguments import quiet_libraries
+from residuum.cli.arguments import gigabytes, quiet_libraries
 from residuum.cli.estimates import only_estimated
 from residuum.cli.options import Device, Estimate, Format, Fresh, Limit, MaxMemory, ModelName, Out, Seed
 
@@ -128,7 +128,7 @@ def finetune(
         "max_length": max_length,
         "settings": settings,
         "cache": cache,
-        "cache_memory": int(1e9 * (cache_memory if max_memory is None else min(cache_memory, max_memory / 4))),
+        "cache_memory": gigabytes(cache_memory if max_memory is None else min(cache_memory, max_memory / 4)),
         "device": device,
     }
     if only_estimated(estimate, max_memory, lambda: finetune_cost(model, task, **options), [model]):

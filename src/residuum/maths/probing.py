@@ -60,10 +60,10 @@ class Recipe:
     standardize: bool = False
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.batch_size < 1 or self.learning_rate <= 0:
+        if self.epochs < 1 or self.batch_size < 1 or not 0 < self.learning_rate < np.inf:
             raise SettingError(
                 f"Probes cannot train for {self.epochs} epochs with batches of {self.batch_size} and the "
-                f"learning rate {self.learning_rate}; all three must be positive."
+                f"learning rate {self.learning_rate}; all three must be positive and finite."
             )
         if self.penalty not in ("squared", "published"):
             raise SettingError(f"There is no penalty {self.penalty!r}; choose squared or published.")
@@ -136,7 +136,13 @@ def fit(
             if epoch == 0:
                 check_finite(window)
             battery.train(window, epoch, number)
-    return battery.trained()
+    trained = battery.trained()
+    if not all(np.isfinite(probe.weight).all() and np.isfinite(probe.bias).all() for probe in trained):
+        raise DataError(
+            f"Probes have weights that are not finite after training with the learning rate {recipe.learning_rate}; "
+            "lower it, or give each neuron mean 0 and deviation 1 (standardize)."
+        )
+    return trained
 
 
 def predict_probes(trained: Sequence[TrainedProbe], features: Features) -> list[np.ndarray]:
@@ -194,8 +200,8 @@ def check_battery(features: Features, targets: Mapping[str, Target], probes: Seq
     for probe in probes:
         if probe.target not in targets:
             raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
-        if probe.l1 < 0 or probe.l2 < 0 or probe.seed < 0:
-            raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must not be negative.")
+        if not (0 <= probe.l1 < np.inf and 0 <= probe.l2 < np.inf and probe.seed >= 0):
+            raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must be finite and not negative.")
         _check_neurons(probe.neurons, n_neurons)
 
 

@@ -229,6 +229,8 @@ class _Run:
         """Rows, evaluation and checkpoint, each where its turn has come."""
         step, settings = self.progress.step, self.settings
         last = step == self.total
+        if last and not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters):
+            self._check_finite(step - 1, math.nan, "weights' sum")
         if last or step % settings.log_every == 0:
             self._log(bar)
         is_best = False
