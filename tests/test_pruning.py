@@ -1,5 +1,6 @@
 """`prune`: by position and by measurement; what is written is read back as it should be."""
 
+import shutil
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from residuum.errors import SettingError, StoreError
 from residuum.maths.similarity import similarity
 from residuum.models import from_transformers
 from residuum.probes import probe
-from residuum.pruning import prune
+from residuum.pruning import prune, prune_cost
 from residuum.reports.sections import section
 from residuum.results import read_run
 from residuum.samples import sample, sample_text
@@ -69,6 +70,33 @@ def test_the_measured_cka_is_that_of_the_activations(deep, corpus, tmp_path):
     np.testing.assert_allclose(result.frame["value"], expected, atol=1e-6)
     dropped = result.frame.loc[~result.frame["kept"], "value"]
     assert dropped.min() >= result.frame.loc[result.frame["kept"], "value"].max()
+
+
+def test_a_model_is_never_written_over_itself(deep, run, tmp_path):
+    own = shutil.copytree(deep, tmp_path / "own")
+    before = (own / "model.safetensors").read_bytes()
+    for words in (["prune", own, "--drop", "top:1"], ["trim", own, "--text", own / "config.json"]):
+        status, _, err = run(*words, "--out", own)
+        assert status == 1
+        assert "is the model itself, which would be lost" in err
+    assert (own / "model.safetensors").read_bytes() == before
+
+
+def test_a_pruned_model_that_is_gone_is_told(deep, tmp_path):
+    prune(deep, tmp_path, drop="top:1")
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(StoreError, match="had a model, which is gone; make it again with --fresh"):
+        prune(deep, tmp_path, drop="top:1")
+    assert prune(deep, tmp_path, drop="top:1", fresh=True).kept == [1, 2, 3, 4, 5]
+
+
+def test_an_estimate_refuses_what_the_run_would_refuse(deep, corpus):
+    with pytest.raises(SettingError):
+        prune_cost(deep, drop="9")
+    with pytest.raises(SettingError, match="a number from 1 to 5"):
+        prune_cost(deep, drop=6, by="cka", corpus=corpus)
+    with pytest.raises(SettingError, match="A limit is given, but layers are chosen by position"):
+        prune_cost(deep, drop="1", limit=3)
 
 
 def test_a_part_of_a_folder_is_measured_on(deep, tmp_path):

@@ -289,8 +289,13 @@ def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
 
 def weights_fingerprint(module: nn.Module, surgery: str = "") -> str:
     """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
+    return tensors_fingerprint(module.state_dict(), surgery)
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor], surgery: str = "") -> str:
+    """A hash of the names and values of tensors, and of what is done to them."""
     digest = hashlib.blake2b(surgery.encode(), digest_size=16)
-    for name, tensor in module.state_dict().items():
+    for name, tensor in tensors.items():
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,9 +73,10 @@ def prune(
     many; the model reads `corpus` (of a folder of splits the one named `split`), of which `probe` also takes the labels
     of `task`, in all three parts.
     """
-    from residuum.surgery import kept_layers, layer_count, load_whole
+    from residuum.surgery import check_elsewhere, check_written, kept_layers, layer_count, load_whole
 
-    _check_choice(drop, keep, by, corpus, task)
+    _check_choice(drop, keep, by, corpus, task, {"split": split, "limit": limit})
+    check_elsewhere(model, out)
     network, tokenizer = load_whole(model)
     n_layers = layer_count(network)
     text = None if corpus is None else _text_of(corpus, task, split, limit, seed)
@@ -91,6 +92,7 @@ def prune(
         "seed": seed,
     }
     if run := finished_run(out, "prune", config, fresh=fresh):
+        check_written(Path(out))
         return Pruning(Path(out), run)
     if by is None:
         kept, values = kept_layers(n_layers, drop=_text(drop), keep=_text(keep)), None
@@ -117,10 +119,14 @@ def prune_cost(
     device: str = "auto",
 ) -> Cost:
     """What `prune` would take: measuring on a few sentences, or a probe's work, and writing the model."""
-    from residuum.surgery import load_whole
+    from residuum.surgery import kept_layers, layer_count, load_whole
 
-    _check_choice(drop, keep, by, corpus, task)
+    _check_choice(drop, keep, by, corpus, task, {"split": split, "limit": limit})
     network, tokenizer = load_whole(model)
+    if by is None:
+        kept_layers(layer_count(network), drop=_text(drop), keep=_text(keep))
+    else:
+        _number_dropped(drop, keep, layer_count(network))
     weights = 4 * network.num_parameters()
     steps = [Step("writing", 0.0, memory=weights, disk=weights)]
     if by is not None:
@@ -157,12 +163,17 @@ class Choice:
     values: np.ndarray
 
 
-def _check_choice(drop: Any, keep: Any, by: str | None, corpus: Any, task: str | None) -> None:
+def _check_choice(
+    drop: Any, keep: Any, by: str | None, corpus: Any, task: str | None, reading: Mapping[str, Any]
+) -> None:
     if (drop is None) == (keep is None):
         raise SettingError(f"drop is {drop!r} and keep is {keep!r}; give exactly one of them.")
     if by is None:
-        if corpus is not None or task is not None:
-            raise SettingError("A corpus or task is given, but layers are chosen by position; add by, or leave it out.")
+        given = [name for name, value in {"corpus": corpus, "task": task, **reading}.items() if value is not None]
+        if given:
+            raise SettingError(
+                f"A {' and '.join(given)} is given, but layers are chosen by position; add by, or leave it out."
+            )
         return
     if by not in MEASUREMENTS:
         raise SettingError(f"by is {by!r}; choose one of {', '.join(MEASUREMENTS)}.")
@@ -196,7 +207,10 @@ def _number_dropped(drop: str | int | None, keep: str | int | None, n_layers: in
     """How many layers go, where a measurement says which."""
     given = drop if drop is not None else keep
     if not str(given).isdecimal() or not 1 <= int(str(given)) < n_layers:
-        raise SettingError(f"Found {given!r}; with a measurement expected how many of the {n_layers} layers: a number.")
+        raise SettingError(
+            f"Found {given!r}; with a measurement expected how many of the {n_layers} layers: a number from 1 to "
+            f"{n_layers - 1}."
+        )
     return int(str(given)) if drop is not None else n_layers - int(str(given))
 
 

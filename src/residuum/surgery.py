@@ -15,7 +15,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from residuum.errors import ModelError, SettingError
+from residuum.errors import ModelError, SettingError, StoreError
 from residuum.files import checksum, files_for
 from residuum.models import (
     check_no_fresh_weights,
@@ -170,6 +170,19 @@ def embedding_modules(base: nn.Module) -> list[nn.Module]:
         for hook in hooks:
             hook.remove()
     return found
+
+
+def check_elsewhere(model: str | Path, out: str | Path) -> None:
+    """Refuse to write a model over the one that it is made of."""
+    if Path(model).is_dir() and Path(out).exists() and Path(model).samefile(out):
+        raise SettingError(f"{out} is the model itself, which would be lost; choose another folder to write.")
+
+
+def check_written(*folders: Path) -> None:
+    """Refuse a finished run whose model is not there any more."""
+    for folder in folders:
+        if not any(folder.glob("*.safetensors")):
+            raise StoreError(f"{folder} had a model, which is gone; make it again with --fresh.")
 
 
 def save_whole(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:

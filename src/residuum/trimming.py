@@ -54,8 +54,9 @@ def trim(
     loads with plain `from_pretrained` and has its own tokenizer.
     """
     from residuum.models import weights_fingerprint
-    from residuum.surgery import load_whole, save_whole
+    from residuum.surgery import check_elsewhere, check_written, load_whole, save_whole
 
+    check_elsewhere(model, out)
     sources = [texts] if isinstance(texts, str | Path) else list(texts)
     if not sources:
         raise SettingError("No text was given; trimming needs the texts whose pieces shall be kept.")
@@ -67,6 +68,7 @@ def trim(
         "minimum_count": minimum_count,
     }
     if run := finished_run(out, "trim", config, fresh=fresh):
+        check_written(Path(out))
         return Trimmed(run, Path(out))
     counts = count_pieces(tokenizer, _lines(sources))
     vocabulary = cut_vocabulary(tokenizer, counts, minimum_count)

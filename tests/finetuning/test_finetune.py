@@ -16,7 +16,7 @@ import transformers as hf
 from safetensors.torch import load_file
 
 from residuum.corpus import Corpus
-from residuum.errors import SettingError, StoreError
+from residuum.errors import DataError, SettingError, StoreError
 from residuum.finetuning import finetune
 from residuum.finetuning.seeds import Recipe, prepare
 from residuum.reports.sections import section
@@ -24,7 +24,9 @@ from residuum.results import read_run
 from residuum.samples import sample, sample_text
 from residuum.tasks import Task, TaskCorpora, named_task
 from residuum.tuning import LearningSettings
+from residuum.tuning.caching import fill_cache
 from residuum.tuning.freezing import SplitNetwork
+from teachers import save_teacher
 from tiny import save_model
 
 QUICK = LearningSettings(epochs=2, batch_size=8, learning_rate=1e-3)
@@ -104,6 +106,37 @@ def test_a_frozen_bottom_is_computed_once_for_all_seeds(memory, corpora, tiny_fo
     one, other = weights(tmp_path / "one"), weights(tmp_path / "both" / "seed-1")
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert not list(tmp_path.rglob("*.bin"))
+
+
+def test_states_do_not_depend_on_what_a_seed_draws(corpora, tmp_path, monkeypatch):
+    """A model without a pooler is given a random one by every seed."""
+    task, data, _ = corpora["single"]
+    model, filled = save_teacher("bert", tmp_path / "model"), []
+    monkeypatch.setattr("residuum.finetuning.seeds.fill_cache", lambda *a, **k: filled.append(1) or fill_cache(*a, **k))
+    finetune(model, task, tmp_path / "out", data=data, freeze="bottom:2", seeds=2, settings=QUICK, progress=False)
+    assert len(filled) == 2  # the training and the development part
+
+
+def test_a_fresh_run_of_several_seeds_that_was_stopped_can_go_on(corpora, tiny_folder, tmp_path, monkeypatch):
+    task, data, _ = corpora["single"]
+    options = {"data": data, "seeds": 2, "progress": False}
+    finetune(tiny_folder("bert"), task, tmp_path, settings=replace(QUICK, epochs=0.5), **options)
+
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("residuum.finetuning.tuned.finetune_once", stopped)
+        finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, fresh=True, **options)
+    assert len(finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, **options).folders) == 2
+    (tmp_path / "seed-1" / "model.safetensors").unlink()
+    with pytest.raises(StoreError, match="seed-1 had a model, which is gone"):
+        finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, **options)
+
+
+def test_candidates_must_be_there_to_be_chosen_from(corpora, tiny_folder, tmp_path):
+    with pytest.raises(DataError, match="has no candidates to choose from"):
+        finetune(tiny_folder("bert"), "choice", tmp_path, data=corpora["single"][1], settings=QUICK, progress=False)
 
 
 def test_what_learns_has_dropout_and_what_is_frozen_has_none(corpora, tiny_folder, tmp_path):

@@ -14,7 +14,7 @@ from residuum.errors import SettingError
 from residuum.files import remove_folder
 from residuum.finetuning.card import write_card
 from residuum.maths.probe_scores import majority_baseline
-from residuum.models import from_transformers, resolve_device
+from residuum.models import from_transformers, resolve_device, tensors_fingerprint
 from residuum.results import Run, read_run, write_run
 from residuum.surgery import files_fingerprint, keep_layers, kept_layers, layer_count, save_whole
 from residuum.tasks import Task, TaskCorpora, unseen_notes
@@ -225,7 +225,8 @@ def make_lesson(
         return Lesson(problem, parts["train"], parts["dev"], plain, plain)
     pad = partial(padded_inputs, pad=plain.pad, with_types=plain.with_types)
     memory, collators = recipe.cache_memory, []
-    identity = f"{pupil.fingerprint} {pupil.split.bottom}"
+    frozen = {name: p for name, p in pupil.network.named_parameters() if not p.requires_grad}
+    identity = f"{tensors_fingerprint(frozen)} {pupil.split.bottom}"  # not by what the seed drew
     for part in (parts["dev"], parts["train"]):
         key = f"{identity} {part.fingerprint}"
         if key not in states:

@@ -12,6 +12,7 @@ import numpy as np
 from residuum.errors import SettingError
 from residuum.finetuning.seeds import Recipe, discard_intermediates, finetune_once
 from residuum.results import Result, Run, finished_run, write_run
+from residuum.surgery import check_elsewhere, check_written
 from residuum.tasks import Task, TaskCorpora, named_task, read_task
 from residuum.training import is_main_process
 from residuum.tuning.learning import LearningSettings
@@ -87,16 +88,22 @@ def finetune(
     recipe = Recipe(str(model), task, freeze, drop, max_length, settings or LearningSettings(), cache, cache_memory)
     config = {**recipe.config(), "data": _fingerprints(corpora), "seeds": chosen}
     out = Path(out)
+    check_elsewhere(model, out)
     folders = [out] if len(chosen) == 1 else [out / f"seed-{one}" for one in chosen]
     if run := finished_run(out, "finetune", config, fresh=fresh):
         discard_intermediates(out)
+        check_written(*folders)
         return Finetuning(folders, run)
+    if fresh and is_main_process():  # all at once: what a kill leaves must not be half of one run and half of another
+        for folder in folders:
+            (folder / "result.json").unlink(missing_ok=True)
     runs, states = [], {}
     for one, folder in zip(chosen, folders, strict=True):
         own = {**config, "seeds": [one]}
         found = finished_run(folder, "finetune", own, fresh=fresh)
         if found:
             discard_intermediates(folder)
+            check_written(folder)
         options = {"states": states, "fresh": fresh, "progress": progress, "say": say}
         runs.append(found or finetune_once(recipe, corpora, folder, one, own, device, **options))
     if len(runs) == 1:

@@ -20,7 +20,8 @@ DRAWN_AT_ONCE = 4  # neurons of one 64-bit number
 @contextmanager
 def quick_dropout(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Let every `nn.Dropout` of these modules draw by `dropped` while it trains on a CPU; elsewhere nothing changes."""
-    parts = {part for module in modules for part in module.modules() if type(part) is nn.Dropout}
+    found = {part for module in modules for part in module.modules() if type(part) is nn.Dropout}
+    parts = [part for part in found if "forward" not in vars(part)]  # a training in a training has done so
     for part in parts:
         part.forward = partial(_forward, part)  # pyright: ignore[reportAttributeAccessIssue]
     try:

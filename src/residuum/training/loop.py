@@ -219,7 +219,8 @@ class _Run:
 
     def _check_finite(self, step: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
-            kept = "the last checkpoint is kept" if self.progress.step else "no step was taken"
+            written = any((self.out / "checkpoints").glob("step-*"))
+            kept = "the last checkpoint is kept" if written else "no checkpoint was written"
             raise DataError(
                 f"The {what} is {value} at step {step + 1} of {self.total}; {kept} in {self.out}. Lower the learning "
                 "rate, lengthen the warm-up or clip gradients, or look for broken examples."

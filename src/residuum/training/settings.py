@@ -52,7 +52,7 @@ class TrainingSettings:
         self._check_choices()
         for name in ("steps", "epochs", "accumulation", "checkpoint_every", "evaluate_every", "log_every"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < math.inf:
                 raise SettingError(f"{name} is {value}; expected a number above 0.")
         for name in ("learning_rate", "warmup", "weight_decay", "epsilon"):
             value = getattr(self, name)

@@ -89,6 +89,8 @@ def problem_of(task: Task, train: Corpus) -> Problem:
     labels = labels_of(train, task)
     if task.unit == "word":
         return Problem(task, "tagging", _classes(train, (label for row in labels for label in row)))
+    if task.name == "choice" and train.choices is None:
+        raise DataError(f"{train.name} has no candidates to choose from; expected several for each text.")
     if train.choices is not None:
         return Problem(task, "choice", tuple(str(place) for place in range(max(map(len, train.choices)))))
     if task.regression or all(label is None or isinstance(label, float) for label in labels):
