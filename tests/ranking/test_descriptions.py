@@ -123,6 +123,8 @@ def test_a_store_of_half_precision_tells_the_same_as_one_of_float32(dtype, tiny_
     half = extract(model, CORPUS, tmp_path / "half", dtype=dtype, progress=False)
     for found, expected in zip(half.shard(0), whole.shard(0), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0.01, atol=0.02)
-    cards = [neuron_cards(own, neurons=["2:3"]).frame.set_index("word") for own in (half, whole)]
-    assert set(cards[0].index) == set(cards[1].index)
-    np.testing.assert_allclose(cards[0]["z"].loc[cards[1].index], cards[1]["z"], atol=0.05)
+    found, expected = (neuron_cards(own, neurons=["2:3"]).frame.set_index("word")["z"] for own in (half, whole))
+    np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=0.05)
+    common = found.index.intersection(expected.index)
+    assert len(common) >= len(expected) - 2  # at either end a word may give way to one that is as high but for rounding
+    np.testing.assert_allclose(found[common], expected[common], atol=0.05)
