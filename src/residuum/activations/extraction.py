@@ -273,7 +273,7 @@ class Extraction:
         A word is taken for `TOKENS` tokens; a batch has one sentence at least.
         """
         words = [len(sentence) for sentence in self.corpus.sentences]
-        longest = min(TOKENS * max(words), self.model.window or sys.maxsize)
+        longest = min(TOKENS * max(words, default=0), self.model.window or sys.maxsize)
         tokens = max(longest, min(self.settings.batch_tokens, TOKENS * sum(words)))
         states = sum(self.model.widths[: max(self.layers) + 1]) + INSIDE * max(self.model.widths)
         attention = longest * self.model.n_heads * max(self.layers) if self.settings.attention else 0
