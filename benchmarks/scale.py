@@ -184,7 +184,7 @@ def million_probed(widths: list[int], engine: Engine) -> Step:
     layout = NeuronLayout(tuple(widths), tuple(range(len(widths))))
     labelled = LabelledData("", layout, (), n_train=1_000_000, n_examples=1_100_000, n_classes=17, control=True)
     training = Training(labelled, Recipe(), MEMORY, replace(engine, workers=2))  # cells, as several workers take them
-    return replace(training.step("probes, 10⁶ words", [*widths, sum(widths)] * 2, 3), at_once=None)
+    return replace(training.step("probes, 10⁶ words", [*widths, sum(widths)], 3, targets=2), at_once=None)
 
 
 def block_seconds(n_tokens: int = 1024) -> float:

@@ -3,11 +3,13 @@
 from itertools import cycle, islice
 from math import ceil
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from made_stores import HIDDEN, known_data
 from residuum import compare_cost, extract_cost, load_model, probe_cost, rank_cost, redundancy_cost
+from residuum.batteries import step_seconds
 from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.costs import (
@@ -149,14 +151,52 @@ def test_a_comparison_lists_its_parts(store):
 
 
 def test_probes_count_weights(store, monkeypatch):
-    monkeypatch.setattr("residuum.task_costs.seconds_per_weight", lambda batch, threads: 1.0)
-    monkeypatch.setattr("residuum.task_costs.OVERHEAD", 0.0)
-    words = sum(map(len, DATA.tags))
+    monkeypatch.setattr("residuum.task_costs.step_seconds", weights_of_step)
+    splits = labelled_splits(store, DATA.tags)
     cost = probe_cost(store, DATA.tags, "labels", seeds=2, subsets=False, workers=1)
     layers = 3 * (HIDDEN + 1) + 3 * HIDDEN + 1  # each of three, and all of them
-    batches = cost.seconds / (2 * 2 * 3 * layers)  # two seeds, two targets, three classes
-    assert batches == pytest.approx(10 * ceil(batches / 10))
-    assert 0.6 * words < batches / 10 * 128 < words + 128
+    learnt = 10 * ceil(len(splits.train) / 128)
+    scored = (len(splits.dev) + len(splits.test)) / 128 / 3  # no gradient, and no step
+    assert cost.seconds == pytest.approx(
+        (learnt + scored) * 2 * 2 * 3 * layers
+    )  # two seeds, two targets, three classes
+
+
+def weights_of_step(n_neurons, widths, rows, batch, threads, *, picked=False):
+    return rows * sum(width + 1 for width in widths)
+
+
+@pytest.mark.parametrize("picked", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "batch", "widths"), [(6, 32, (16, 16, 48)), (1, 32, (16,)), (130, 600, (3000, 3000, 3000, 9000))]
+)
+def test_a_sample_of_a_battery_stands_for_all_its_weights_and_words(picked, rows, batch, widths, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("residuum.batteries.time.perf_counter", clock.now)
+    monkeypatch.setattr("residuum.batteries.fit", clock.fit)
+    monkeypatch.setattr("residuum.batteries.MOST_COLUMNS", 5000)
+    found = step_seconds(max(widths), widths, rows, batch, picked=picked)
+    assert found == pytest.approx(rows * batch * sum(widths))
+    assert clock.columns <= 5000
+    assert clock.kinds == {np.ndarray if picked else slice}
+
+
+class Clock:
+    """Time goes by with the weights and words that are learnt, and with the first word of all."""
+
+    def __init__(self):
+        self.time, self.columns, self.kinds = 0, 0, set()
+
+    def now(self):
+        return self.time
+
+    def fit(self, features, targets, probes, recipe):
+        assert len(features) % recipe.batch_size == 0
+        widths = [len(np.arange(features.shape[1])[probe.neurons]) for probe in probes]
+        self.columns = max(self.columns, sum(widths))
+        self.kinds |= {type(probe.neurons) for probe in probes}
+        rows = max(1, targets["task"].n_classes)
+        self.time += 1000 + rows * len(features) * sum(widths)
 
 
 def test_every_candidate_of_a_choice_is_counted(tiny_folder):
@@ -187,13 +227,17 @@ def test_every_command_of_a_task_has_its_steps(store):
     general = redundancy_cost(store, thresholds=[0.3])
     assert [step.name for step in general.steps] == ["correlation", "clustering"]
     task = redundancy_cost(store, DATA.tags, "labels", thresholds=[0.3])
-    assert [step.name for step in task.steps][2:] == ["probes", "search of the fewest neurons"]
+    assert [step.name for step in task.steps][2:] == [
+        "probes of layers",
+        "probes of clusters",
+        "search of the fewest neurons",
+    ]
     twin = redundancy_cost(store, DATA.tags, "labels", thresholds=[0, 0.3], random_twin=True)
     assert twin.steps[-1].name == "probes of the twin"
 
 
 def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies_half_of_the_words(store, monkeypatch):
-    monkeypatch.setattr("residuum.task_costs.seconds_per_weight", lambda batch, threads: 1.0)
+    monkeypatch.setattr("residuum.task_costs.step_seconds", weights_of_step)
     settings = {"seeds": 1, "subsets": False, "workers": 4}
     probes, lengths = probe_cost(store, DATA.tags, "labels", description_length=True, **settings).steps
     assert lengths.name == "description lengths"

@@ -28,18 +28,25 @@ from residuum.maths.probe_scores import (
     pearson_score,
     word_majority_baseline,
 )
-from residuum.maths.probing import Probe, Recipe, TrainedProbe, battery_bytes, predict_probes, train_probes
+from residuum.maths.probing import (
+    Probe,
+    Recipe,
+    TrainedProbe,
+    battery_bytes,
+    fit,
+    predict_probes,
+    train_probes,
+    view_key,
+)
 from residuum.maths.statistics import Interval, bootstrap, bootstrap_ratio
 from residuum.maths.targets import ControlTask, Target, class_target, number_target, varied_control_task
 
 TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
-OVERHEAD = 3e-4
-"""Seconds of a step that do not grow with the probes."""
-FEW_STEPS, MORE_STEPS = 4, 20
+FEW_STEPS, MORE_STEPS = 4, 14
 """The steps whose difference tells the speed of training."""
-SAMPLE_WIDTH, SAMPLE_CLASSES, MOST_SAMPLED = 1024, 16, 256
-"""The neurons of a layer, the classes and the largest batch that it is measured with."""
+MOST_COLUMNS, MOST_ROWS, MOST_WORDS = 20_000, 64, 256
+"""The neurons (of all probes together), the classes and the largest batch that it is measured with."""
 CELL_WEIGHTS = 1_000_000
 """Weights that are worth a task of their own: the words that it gathers for them cost little beside these."""
 
@@ -237,16 +244,17 @@ class Bench:
         return found
 
     def estimate(self, probes: Sequence[Probe]) -> Estimate:
-        """What training a battery will take on this machine, by its speed at a small matrix product."""
+        """What training a battery will take on this machine, by its speed at a few steps."""
         n_examples = len(self.splits.train)
         n_weights = sum(self._n_weights(probe, self.targets) for probe in probes)
         steps = self.recipe.epochs * -(-n_examples // self.recipe.batch_size)
+        by_kind = [[probe for probe in probes if isinstance(probe.neurons, np.ndarray) == kind] for kind in (0, 1)]
         return Estimate(
             n_probes=len(probes),
             n_examples=n_examples,
             n_weights=n_weights,
             n_bytes=battery_bytes(self.outline("train"), self.targets, probes),
-            seconds=steps * (n_weights * seconds_per_weight(self.recipe.batch_size) + OVERHEAD),
+            seconds=steps * sum(self._step_seconds(own) for own in by_kind if own),
         )
 
     @property
@@ -272,6 +280,14 @@ class Bench:
         """The bytes of activations that a part may hold; whoever reads it, for they decide the windows."""
         total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
         return self.max_memory * len(self._examples(part)) // total
+
+    def _step_seconds(self, probes: Sequence[Probe]) -> float:
+        """Of one step of probes that are all on whole layers, or all on neurons picked one by one."""
+        n_neurons, picked = self.splits.layout.n_neurons, isinstance(probes[0].neurons, np.ndarray)
+        views = {(probe.seed, view_key(probe.neurons)): _width(probe, n_neurons) for probe in probes}
+        widths = tuple(views.values())
+        rows = -(-sum(self._n_weights(probe, self.targets) for probe in probes) // sum(width + 1 for width in widths))
+        return step_seconds(n_neurons, widths, rows, self.recipe.batch_size, picked=picked)
 
     def _n_weights(self, probe: Probe, targets: Mapping[str, Target]) -> int:
         width = _width(probe, self.splits.layout.n_neurons)
@@ -398,22 +414,42 @@ def _width(probe: Probe, n_neurons: int) -> int:
 
 
 @cache
-def seconds_per_weight(batch: int, threads: int | None = None) -> float:
-    """Of one step beside `OVERHEAD`, by a few steps of probes on each of four layers and on all of them."""
-    rng, size = np.random.default_rng(0), min(batch, MOST_SAMPLED)
-    x = rng.standard_normal((MORE_STEPS * size, 4 * SAMPLE_WIDTH), dtype=np.float32)
-    target = Target(rng.integers(0, SAMPLE_CLASSES, len(x)), tuple(map(str, range(SAMPLE_CLASSES))))
-    layers = [slice(i * SAMPLE_WIDTH, (i + 1) * SAMPLE_WIDTH) for i in range(4)]
-    probes = [Probe(TASK, neurons) for neurons in (None, *layers)]
+def step_seconds(
+    n_neurons: int,
+    widths: tuple[int, ...],
+    rows: int,
+    batch: int = 128,
+    threads: int | None = None,
+    *,
+    picked: bool = False,
+) -> float:
+    """Of one step of probes on sets of so many of the neurons, with so many classes on each, by steps of a sample.
+
+    It is no multiple of the weights: with few classes, most of it is reading the words of a batch, whoever they serve.
+    Sets of whole layers are read where they stand, those of neurons `picked` one by one are copied.
+    """
+    every = -(-sum(widths) // MOST_COLUMNS)
+    sampled = [min(width, MOST_COLUMNS) for width in sorted(widths)[every // 2 :: every]]
+    share = sum(sampled) / sum(widths)
+    n_rows, n_words = min(rows, MOST_ROWS), min(batch, MOST_WORDS)
+    rng, n_columns = np.random.default_rng(0), max(*sampled, round(share * n_neurons))
+    x = rng.standard_normal((MORE_STEPS * n_words, n_columns), dtype=np.float32)
+    values = rng.integers(0, n_rows, len(x)) if n_rows > 1 else x[:, 0]
+    classes = tuple(map(str, range(n_rows))) if n_rows > 1 else ()
+    if picked:
+        sets = [np.sort(rng.permutation(n_columns)[:width]) for width in sampled]
+    else:
+        starts = [(n_columns - width) * i // len(sampled) for i, width in enumerate(sampled)]
+        sets = [slice(start, start + width) for start, width in zip(starts, sampled, strict=True)]
+    probes = [Probe(TASK, neurons) for neurons in sets]
 
     def steps(n: int) -> float:
-        values = replace(target, values=target.values[: n * size])
+        target = Target(values[: n * n_words], classes)
         start = time.perf_counter()
-        train_probes(x[: n * size], {TASK: values}, probes, Recipe(epochs=1, batch_size=size))
+        fit(x[: n * n_words], {TASK: target}, probes, Recipe(epochs=1, batch_size=n_words))
         return time.perf_counter() - start
 
     with threadpool_limits(threads):
         few, more = (min(steps(n) for _ in range(3)) for n in (FEW_STEPS, MORE_STEPS))
-    n_weights = SAMPLE_CLASSES * sum(_width(probe, x.shape[1]) + 1 for probe in probes)
-    per_step = max((more - few) / (MORE_STEPS - FEW_STEPS) - OVERHEAD, 0.0)
-    return per_step / n_weights * batch / size
+    left_out = rows / n_rows * batch / n_words / share
+    return max(more - few, 0.0) / (MORE_STEPS - FEW_STEPS) * left_out

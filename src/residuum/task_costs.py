@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import CELL_WEIGHTS, OVERHEAD, copies_that_fit, seconds_per_weight
+from residuum.batteries import CELL_WEIGHTS, copies_that_fit, step_seconds
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
@@ -62,11 +62,11 @@ def probe_cost(
     layout, targets = found.layout, 1 + found.control
     single = [*layout.widths, layout.n_neurons]
     more = [len(layout.columns(layers)) for layers in layer_subsets(layout).values()] if subsets else []
-    steps = [training.step("probes", [*single, *more] * targets, seeds)]
+    steps = [training.step("probes", [*single, *more], seeds, targets)]
     if penalty == "search":
         steps.insert(0, training.penalty_search())
     if description_length:
-        steps.append(training.description_lengths(single * targets))
+        steps.append(training.description_lengths(single, targets))
     if random_twin:
         steps += [*found.reading, training.step("probes of the twin", single, seeds)]
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
@@ -96,8 +96,11 @@ def redundancy_cost(
     if task is not None:
         training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
         single = [n, *layout.widths]
-        sets = [*single, *(max(1, round((1 - t) * n)) for t in thresholds if t > 0)]
-        steps += [training.step("probes", sets * targets, seeds), training.minimal_set(seeds, targets)]
+        kept = [max(1, round((1 - t) * n)) for t in thresholds if t > 0]
+        steps.append(training.step("probes of layers", single, seeds, targets))
+        if kept:
+            steps.append(training.step("probes of clusters", kept, seeds, targets, picked=True))
+        steps.append(training.minimal_set(seeds, targets))
         if random_twin:
             steps += [*found.reading, training.step("probes of the twin", single, seeds)]
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
@@ -112,19 +115,28 @@ class Training:
     max_memory: int
     engine: Engine
 
-    def step(self, name: str, widths: Sequence[int], seeds: int) -> Step:
-        """A battery of probes, of so many neurons each, that every seed trains once."""
-        rows = max(self.data.n_classes, 1)
+    def step(self, name: str, widths: Sequence[int], seeds: int, targets: int = 1, *, picked: bool = False) -> Step:
+        """A battery that every seed trains once: on sets of so many neurons a probe of each target.
+
+        The sets are whole layers, or neurons that are `picked` one by one.
+        """
+        rows, batch = max(self.data.n_classes, 1) * targets, self.recipe.batch_size
         n_weights = seeds * sum(rows * (width + 1) for width in widths)
-        batches = self.recipe.epochs * -(-self.data.n_train // self.recipe.batch_size)
+        batches = self.recipe.epochs * -(-self.data.n_train // batch) + self._scored / batch
         cells = seeds * -(-n_weights // (seeds * CELL_WEIGHTS))
+        n_neurons, threads = self.data.layout.n_neurons, self.engine.threads
         return Step(
             name,
-            batches * (n_weights * seconds_per_weight(self.recipe.batch_size, self.engine.threads) + OVERHEAD * seeds),
+            batches * seeds * step_seconds(n_neurons, tuple(widths), rows, batch, threads, picked=picked),
             1 if self.engine.alone else cells,
             memory=self.held + 24 * (n_weights if self.engine.alone else n_weights // cells),
             at_once=None if self.engine.client else self._copies(self.held),
         )
+
+    @property
+    def _scored(self) -> float:
+        """Held-out examples, as so many that are learnt from: of a step's three products they take the first."""
+        return (self.data.n_examples - self.data.n_train) / 3
 
     @property
     def held(self) -> int:
@@ -133,11 +145,11 @@ class Training:
 
     def penalty_search(self) -> Step:
         """The grid of penalties on all neurons, in this process whoever else works."""
-        return replace(self, engine=HERE).step("search of penalties", [self.data.layout.n_neurons] * 64, 1)
+        return replace(self, engine=HERE).step("search of penalties", [self.data.layout.n_neurons], 1, 64)
 
-    def description_lengths(self, widths: Sequence[int]) -> Step:
+    def description_lengths(self, widths: Sequence[int], targets: int) -> Step:
         """Probes on growing shares of the training part, in this process, which holds a copy of the largest."""
-        one = replace(self, engine=HERE).step("description lengths", widths, 1).times(sum(FRACTIONS[:-1]))
+        one = replace(self, engine=HERE).step("description lengths", widths, 1, targets).times(sum(FRACTIONS[:-1]))
         copied = min(4 * self.data.n_train * self.data.layout.n_neurons // 2, self.max_memory)
         whole = self.held + copied <= self.max_memory
         return replace(one, memory=one.memory - self.held + (self.held + copied if whole else self.max_memory))
@@ -146,8 +158,8 @@ class Training:
         """The search of the fewest neurons: sizes that double up to all of them, and the set that is found."""
         n = self.data.layout.n_neurons
         doubling = [n // 2**k for k in range(n.bit_length())]
-        searched = self.step("search of the fewest neurons", doubling, 1)
-        kept = self.step("", [max(1, n // 10)] * targets, seeds)
+        searched = self.step("search of the fewest neurons", doubling, 1, picked=True)
+        kept = self.step("", [max(1, n // 10)], seeds, targets, picked=True)
         return replace(searched, seconds=searched.seconds + kept.seconds)
 
     def _copies(self, held: int) -> int:

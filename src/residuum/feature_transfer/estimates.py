@@ -45,11 +45,11 @@ def transfer_cost(
     n = layout.n_neurons
     parts = [training.step("probes of the layers", list(accumulate(layout.widths)) if "layers" in steps else [n], 1)]
     if "clusters" in steps:
-        tasks = len(cut_into_tasks(found.rows))
+        tasks, kept = len(cut_into_tasks(found.rows)), [max(1, round((1 - t) * n)) for t in thresholds]
         parts += [
             moments_step("correlation", layout.widths, sum(found.rows), tasks, engine, "float32"),
             clustering_step(n, 16 * n**2),
-            training.step("probes of the clusters", [max(1, round((1 - t) * n)) for t in thresholds], 1),
+            training.step("probes of the clusters", kept, 1, picked=True),
         ]
     if "neurons" in steps:
         parts.append(training.minimal_set(1, 1))

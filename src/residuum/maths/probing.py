@@ -258,7 +258,7 @@ class _Battery:
 
     def _stack(self, seed: int) -> ProbeStack:
         probes = [probe for probe in self._probes if probe.seed == seed]
-        keys = [_view_key(probe.neurons) for probe in probes]
+        keys = [view_key(probe.neurons) for probe in probes]
         places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         views = [self._view(probes[keys.index(key)].neurons) for key in places]
         classes = [self._targets[probe.target].n_classes for probe in probes]
@@ -274,9 +274,11 @@ class _Battery:
 
     def _view(self, neurons: Columns | None) -> Columns:
         """The columns of a probe as they stand in a batch."""
-        if self.columns is None:
+        if isinstance(neurons, slice | None) and self.columns is None:
             return _as_index(neurons)
-        places = np.searchsorted(self.columns, np.arange(self._n_neurons)[_as_index(neurons)])
+        places = np.arange(self._n_neurons)[_as_index(neurons)]
+        if self.columns is not None:
+            places = np.searchsorted(self.columns, places)
         # A slice of the batch is a view; a list of columns would be copied at every step.
         return slice(places[0], places[-1] + 1) if (np.diff(places) == 1).all() else places
 
@@ -293,7 +295,8 @@ def _as_index(neurons: Columns | None) -> Columns:
     return slice(None) if neurons is None else neurons
 
 
-def _view_key(neurons: Columns | None) -> object:
+def view_key(neurons: Columns | None) -> object:
+    """What probes on the same neurons, which share one copy of them, have in common."""
     index = _as_index(neurons)
     return (index.start, index.stop) if isinstance(index, slice) else index.tobytes()
 

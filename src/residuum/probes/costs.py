@@ -59,7 +59,7 @@ def languages_cost(
             *data.reading,
             moments_step("correlation", data.layout.widths, sum(data.rows), _tasks(data), engine, "float32"),
             clustering_step(n, 16 * n**2),
-            training.step("probes", sets * (1 + data.control), seeds),
+            training.step("probes", sets, seeds, 1 + data.control, picked=True),
         ]
         if random_twin:
             parts += [*data.reading, training.step("probes of the twin", [n], seeds)]

@@ -58,15 +58,15 @@ def rank_cost(
         methods = [by, *methods]
     sets = [max(1, round(share * n)) for _ in methods for share in shares for _ in ("top", "bottom")]
     steps = [
-        training.step("probes of all neurons", [n] * targets, seeds),
+        training.step("probes of all neurons", [n], seeds, targets),
         *_sampled_steps(training, methods, sample),
-        training.step("top and bottom neurons", sets, seeds),
+        training.step("top and bottom neurons", sets, seeds, picked=True),
         training.minimal_set(seeds, targets),
     ]
     if penalty == "search":
         steps.insert(0, training.penalty_search())
     if random_twin:
-        probes = training.step("probes of the twin", [n, max(1, n // 10)], seeds)
+        probes = training.step("probes of the twin", [n, max(1, n // 10)], seeds, picked=True)
         steps += [*found.reading, probes, *_sampled_steps(training, [by], sample, " of the twin")]
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
@@ -99,7 +99,7 @@ def ablate_cost(
             replace(train, name=f"training part again, {sets} times").times(sets),
             training.step("probes of the ablated model", widths, seeds).times(sets),
         ]
-    learnt: Step = training.step("probes", widths * (1 + found.control), seeds)
+    learnt: Step = training.step("probes", widths, seeds, 1 + found.control)
     return Cost(found.name, (*found.reading, learnt, *again))
 
 
