@@ -16,7 +16,7 @@ from residuum.batteries import (
     same_examples,
     train_together,
 )
-from residuum.errors import DataError, SettingError
+from residuum.errors import DataError, MemoryLimitError, SettingError
 from residuum.examples import labelled_splits
 from residuum.maths.features import ShardedFeatures
 from residuum.maths.penalty_search import LAMBDAS
@@ -62,10 +62,36 @@ def test_tasks_of_the_same_examples_train_together_as_they_do_alone(store, bench
 
 def test_workers_are_fewer_where_memory_is_short_and_not_each_poorer(bench):
     whole = 4 * len(bench.splits.train) * bench.splits.layout.n_neurons
-    counts = [replace(bench, max_memory=n, workers=4).trainers.workers for n in (whole // 2, 2 * whole, 100 * whole)]
+    counts = [replace(bench, max_memory=n, workers=4).trainers.workers for n in (whole // 2, 3 * whole, 100 * whole)]
     assert counts == [1, 2, 4]
     windows = [replace(bench, max_memory=whole // 2, workers=n).outline("train").window for n in (1, 4)]
     assert windows[0] == windows[1], "what is learnt depends on the number of workers"
+
+
+def test_probes_that_take_more_than_their_share_of_the_memory_learn_one_after_the_other(bench):
+    probes = [
+        Probe(target, neurons, seed=seed) for neurons in (None, WORD) for target in (TASK, CONTROL) for seed in (0, 1)
+    ]
+    most = len(TAGS) * (3 * HIDDEN + 1)  # weights of the widest
+    tight = replace(bench, max_memory=8 * 24 * 2 * most)
+    assert [len(group) for group in tight.groups(probes, bench.targets)] == [2, 2, 4]
+    vars(tight)["_held"] = {"train": bench.features("train")}
+    for one, other in zip(tight.train(probes), bench.train(probes), strict=True):
+        assert one.probe is other.probe
+        np.testing.assert_allclose(one.weight, other.weight, atol=1e-5)
+    with pytest.raises(MemoryLimitError, match=f"A probe of {most} weights .+ fewer layers"):
+        replace(bench, max_memory=8 * 24 * most - 8).train(probes)
+
+
+def test_a_search_of_penalties_that_takes_more_than_its_share_is_the_same_in_parts(bench):
+    most = len(TAGS) * (3 * HIDDEN + 1)
+    tight = replace(bench, max_memory=8 * 32 * 10 * most, recipe=Recipe(epochs=1))
+    assert [len(group) for group in tight.groups(tight.penalty_probes, bench.targets, copies=2)] == [10] * 6 + [4]
+    vars(tight)["_held"] = {part: bench.features(part) for part in ("train", "dev")}
+    for one, other in zip(tight.search_penalty(), replace(bench, recipe=tight.recipe).search_penalty(), strict=True):
+        assert (one.l1, one.l2) == (other.l1, other.l2)
+        for kind in ("accuracy", "top", "bottom"):
+            assert getattr(one, kind) == pytest.approx(getattr(other, kind), abs=0.01)
 
 
 def test_tasks_that_label_other_words_are_not_of_the_same_examples(store, bench):

@@ -179,8 +179,8 @@ def test_probes_learn_the_same_whoever_trains_them(processes, request, tmp_path,
 
 def test_cells_have_one_seed_and_every_probe_once():
     probes = [Probe(TASK, seed=seed) for seed in (1, 0, 1, 0, 1)]
-    assert probe_cells(probes, [300_000] * 5) == [[1, 3], [0, 2, 4]]
-    assert probe_cells(probes, [600_000] * 5) == [[1], [3], [0], [2], [4]]
+    assert probe_cells(probes, [300_000] * 5, 1_000_000) == [[1, 3], [0, 2, 4]]
+    assert probe_cells(probes, [600_000] * 5, 1_000_000) == [[1], [3], [0], [2], [4]]
 
 
 def test_a_model_that_only_this_process_has_is_not_sent(cluster, model, tmp_path):

@@ -13,11 +13,12 @@ import xxhash
 from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
+from residuum.costs import size
 from residuum.engine import Engine, Workers, as_engine, run_tasks
-from residuum.errors import SettingError
+from residuum.errors import MemoryLimitError, SettingError
 from residuum.examples import MEMORY, PARTS, Examples, Splits
 from residuum.maths.features import Features
-from residuum.maths.penalty_search import PenaltyScore, penalty_grid, search_penalty
+from residuum.maths.penalty_search import SEARCH_COPIES, PenaltyScore, penalty_grid, search_penalty
 from residuum.maths.probe_scores import (
     ClassScores,
     NumberScores,
@@ -29,6 +30,7 @@ from residuum.maths.probe_scores import (
     word_majority_baseline,
 )
 from residuum.maths.probing import (
+    TRAINING_BYTES,
     Probe,
     Recipe,
     TrainedProbe,
@@ -49,6 +51,8 @@ MOST_COLUMNS, MOST_ROWS, MOST_WORDS = 20_000, 64, 256
 """The neurons (of all probes together), the classes and the largest batch that it is measured with."""
 CELL_WEIGHTS = 1_000_000
 """Weights that are worth a task of their own: the words that it gathers for them cost little beside these."""
+SHARE_OF_WEIGHTS = 8
+"""An eighth of the memory is for probes while they learn; the rest is for the features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,11 +179,14 @@ class Bench:
     def train_for(self, targets: Mapping[str, Target], probes: Sequence[Probe]) -> list[TrainedProbe]:
         """Train probes of any targets of the training examples, in one pass, or cell by cell where workers do it.
 
-        The cells depend on the probes alone, so that any number of workers gives the same weights to the bit.
+        The cells depend on the probes and the memory alone, so that any number of workers gives the same weights to
+        the bit.
         """
         if self.workers is None:
-            return train_probes(self.features("train"), targets, probes, self.recipe)
-        cells = probe_cells(probes, [self._n_weights(probe, targets) for probe in probes])
+            groups = self.groups(probes, targets)
+            return [done for own in groups for done in train_probes(self.features("train"), targets, own, self.recipe)]
+        n_weights = [self._n_weights(probe, targets) for probe in probes]
+        cells = probe_cells(probes, n_weights, min(CELL_WEIGHTS, self._most_weights(n_weights)))
         engine = self.trainers
         if engine.alone:
             task = partial(train_probes, self.features("train"))
@@ -190,6 +197,16 @@ class Bench:
         for cell, found in zip(cells, run_tasks(task, arguments, engine), strict=True):
             trained |= dict(zip(cell, found, strict=True))
         return [replace(trained[i], probe=probe) for i, probe in enumerate(probes)]
+
+    def groups(self, probes: Sequence[Probe], targets: Mapping[str, Target], copies: int = 0) -> list[Sequence[Probe]]:
+        """Neighbouring probes whose weights, and so many copies of each, are within their share of the memory."""
+        n_weights = [self._n_weights(probe, targets) for probe in probes]
+        most, groups, start = self._most_weights(n_weights, copies), [], 0
+        for stop in range(1, len(probes) + 1):
+            if stop == len(probes) or sum(n_weights[start : stop + 1]) > most:
+                groups.append(probes[start:stop])
+                start = stop
+        return groups
 
     def score(self, trained: Sequence[TrainedProbe], part: str) -> list[Score]:
         """Score trained probes on a part."""
@@ -212,7 +229,9 @@ class Bench:
         if self.splits.regression:
             raise SettingError("The λ search scores accuracies, and this task predicts numbers; give the penalties.")
         train, dev = self.features("train"), self.features("dev")
-        return search_penalty(train, self.targets[TASK], dev, self.truth("dev"), seed=self.seed, recipe=self.recipe)
+        at_once = len(self.groups(self.penalty_probes, self.targets, copies=SEARCH_COPIES)[0])
+        settings = {"seed": self.seed, "recipe": self.recipe, "at_once": at_once}
+        return search_penalty(train, self.targets[TASK], dev, self.truth("dev"), **settings)
 
     @property
     def penalty_probes(self) -> list[Probe]:
@@ -269,8 +288,8 @@ class Bench:
     @property
     def _copies(self) -> int:
         """How often the training part (a window of it, where it is long) fits the memory."""
-        held = 4 * len(self.splits.train) * self.splits.layout.n_neurons
-        return copies_that_fit(min(held, self._room("train")), self.max_memory)
+        held = min(4 * len(self.splits.train) * self.splits.layout.n_neurons, self._room("train"))
+        return copies_that_fit(held, self.max_memory)
 
     @cached_property
     def _held(self) -> dict[str, Features]:
@@ -279,7 +298,19 @@ class Bench:
     def _room(self, part: str) -> int:
         """The bytes of activations that a part may hold; whoever reads it, for they decide the windows."""
         total = len(self.splits.train) + len(self.splits.dev) + len(self.splits.test)
-        return self.max_memory * len(self._examples(part)) // total
+        return features_memory(self.max_memory) * len(self._examples(part)) // total
+
+    def _most_weights(self, n_weights: Sequence[int], copies: int = 0) -> int:
+        """How many weights may learn at once, with copies; an error where one of the probes alone has more."""
+        each = TRAINING_BYTES + 4 * copies
+        most = (self.max_memory - features_memory(self.max_memory)) // each
+        if (largest := max(n_weights)) > most:
+            raise MemoryLimitError(
+                f"A probe of {largest:,} weights needs {size(each * largest)} while it learns, more than the "
+                f"1/{SHARE_OF_WEIGHTS} of the memory that is for probes ({size(self.max_memory)} in all). Allow more "
+                "(--max-memory), or probe fewer layers (--layers)."
+            )
+        return most
 
     def _step_seconds(self, probes: Sequence[Probe]) -> float:
         """Of one step of probes that are all on whole layers, or all on neurons picked one by one."""
@@ -305,9 +336,15 @@ def _scored(probe: TrainedProbe, predicted: np.ndarray, truth: np.ndarray) -> Sc
     return Score(probe, details.accuracy, details, predicted)
 
 
+def features_memory(max_memory: int) -> int:
+    """The bytes that are for features: all but what probes may take while they learn."""
+    return max_memory - max_memory // SHARE_OF_WEIGHTS
+
+
 def copies_that_fit(held: int, max_memory: int) -> int:
-    """How many processes may hold so many bytes each; one may always."""
-    return max(1, max_memory // max(1, held))
+    """How many processes may hold so many bytes of features each, and a cell of probes; one may always."""
+    learning = min(TRAINING_BYTES * CELL_WEIGHTS, max_memory // SHARE_OF_WEIGHTS)
+    return max(1, max_memory // max(1, held + learning))
 
 
 def same_examples(a: Splits, b: Splits) -> bool:
@@ -329,19 +366,19 @@ def train_together(batteries: Sequence[tuple[Bench, Sequence[Probe]]]) -> list[l
     return [[replace(next(trained), probe=probe) for probe in own] for _, own in batteries]
 
 
-def probe_cells(probes: Sequence[Probe], n_weights: Sequence[int]) -> list[list[int]]:
-    """The numbers of the probes that train together: of one seed, and no more than are worth a task of their own."""
+def probe_cells(probes: Sequence[Probe], n_weights: Sequence[int], most: int) -> list[list[int]]:
+    """The numbers of the probes that train together: of one seed, and with no more weights than these."""
     cells: list[list[int]] = []
     for seed in sorted({probe.seed for probe in probes}):
-        size = CELL_WEIGHTS
+        total = most
         for i, probe in enumerate(probes):
             if probe.seed != seed:
                 continue
-            if size + n_weights[i] > CELL_WEIGHTS:
+            if total + n_weights[i] > most:
                 cells.append([])
-                size = 0
+                total = 0
             cells[-1].append(i)
-            size += n_weights[i]
+            total += n_weights[i]
     return cells
 
 

@@ -34,7 +34,8 @@ PRODUCT_SIDE = 1024
 class Step:
     """A part of the work: `seconds` of one worker, in so many tasks; bytes of memory in each process, and on disk.
 
-    `at_once` is how many workers may take it together, where memory bounds that.
+    `at_once` is how many workers may take it together, where memory bounds that; `beside` are bytes of the process that
+    gives them their tasks.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Step:
     memory: int = 0
     disk: int = 0
     at_once: int | None = None
+    beside: int = 0
 
     def processes(self, workers: int) -> int:
         """How many of the workers have something to do."""
@@ -80,7 +82,8 @@ class Cost:
     @property
     def largest(self) -> tuple[Step, int]:
         """The step that holds most on one machine, all of its processes together, and how many bytes."""
-        held = {step: step.memory * step.processes(1 if self.elsewhere else self.workers) for step in self.steps}
+        here = 1 if self.elsewhere else self.workers
+        held = {step: step.memory * step.processes(here) + step.beside for step in self.steps}
         step = max(held, key=lambda one: held[one])
         return step, held[step]
 

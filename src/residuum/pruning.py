@@ -62,6 +62,7 @@ def prune(
     task: str | None = None,
     split: str | None = None,
     limit: int | None = None,
+    max_loss: float = 0.0,
     seed: int = 0,
     device: str = "auto",
     fresh: bool = False,
@@ -101,7 +102,7 @@ def prune(
         assert text is not None, "checked above"
         reader = _on_device(network, tokenizer, device)
         measure = partial(_probe_gain, task=task or "", seed=seed) if by == "probe" else _READINGS[by]
-        kept, values = _measured(measure(reader, text, n_dropped), n_layers)
+        kept, values = _measured(measure(reader, text, n_dropped, max_loss=max_loss), n_layers)
     return Pruning(Path(out), _write(network, tokenizer, kept, values, config, Path(out)))
 
 
@@ -140,7 +141,7 @@ def prune_cost(
 
 def _reading_step(model: Model, corpus: Corpus, by: str) -> Step:
     few = corpus.select(spread(len(corpus), PIECE))
-    seconds = timed(lambda: _READINGS[by](model, few, 1))
+    seconds = timed(lambda: _READINGS[by](model, few, 1, max_loss=1.0))
     return Step("reading", seconds * len(corpus) / len(few), memory=model.n_bytes)
 
 
@@ -218,35 +219,36 @@ def _measured(choice: Choice, n_layers: int) -> tuple[list[int], np.ndarray]:
     return [layer for layer in range(1, n_layers + 1) if layer not in choice.dropped], choice.values
 
 
-def _likeness(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
+def _likeness(model: Model, corpus: Corpus, n_dropped: int, *, max_loss: float) -> Choice:
     """CKA of the states before and after each layer."""
     accumulator = MomentsAccumulator(model.widths, pairs=[(i, i + 1) for i in range(model.n_layers)])
-    _read_all(model, corpus, accumulator.update)
+    _read_all(model, corpus, accumulator.update, max_loss)
     similarity = similarity_matrix(accumulator.result(), "cka")
     values = np.array([similarity[layer - 1, layer] for layer in range(1, model.n_layers + 1)])
     return Choice(_largest(values, n_dropped), values)
 
 
-def _turning(model: Model, corpus: Corpus, n_dropped: int) -> Choice:
+def _turning(model: Model, corpus: Corpus, n_dropped: int, *, max_loss: float) -> Choice:
     """The angle by which each layer turns the states; the run of layers that turns them least goes as one."""
     accumulator = AngularAccumulator(model.n_layers + 1)
-    _read_all(model, corpus, accumulator.update)
+    _read_all(model, corpus, accumulator.update, max_loss)
     distances = accumulator.result()
     values = np.diagonal(distances, offset=1).copy()
     return Choice(least_turning_run(distances, n_dropped), values)
 
 
-_READINGS: dict[str, Callable[[Model, Any, int], Choice]] = {"cka": _likeness, "angular": _turning}
+_READINGS: dict[str, Callable[..., Choice]] = {"cka": _likeness, "angular": _turning}
 
 
-def _probe_gain(model: Model, corpora: Any, n_dropped: int, *, task: str, seed: int) -> Choice:
+def _probe_gain(model: Model, corpora: Any, n_dropped: int, *, task: str, seed: int, max_loss: float) -> Choice:
     """By how much a probe on each layer's output is better than one on its input, on held-out examples."""
     from residuum.batteries import TASK, Bench
     from residuum.examples import labelled_splits
     from residuum.maths.probing import Probe
 
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-        splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, progress=False)
+        reading = {"max_loss": max_loss, "progress": False}
+        splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, **reading)
         bench = Bench(splits, seed=seed)
         probes = [Probe(TASK, splits.layout.layer_slice(layer), seed=seed) for layer in range(model.n_layers + 1)]
         scores = np.array([score.value for score in bench.score(bench.train(probes), "dev")])
@@ -259,10 +261,10 @@ def _largest(values: np.ndarray, size: int) -> list[int]:
     return sorted(sorted(range(1, len(values) + 1), key=lambda layer: (-values[layer - 1], -layer))[:size])
 
 
-def _read_all(model: Model, corpus: Corpus, update: Callable[[Any], None]) -> None:
+def _read_all(model: Model, corpus: Corpus, update: Callable[[Any], None], max_loss: float) -> None:
     from residuum.activations.live import LiveActivations
 
-    activations = LiveActivations.of(model, corpus)
+    activations = LiveActivations.of(model, corpus, max_loss=max_loss)
     for first in range(0, len(corpus), PIECE):
         update(activations.read(first, min(first + PIECE, len(corpus))).layers)
 

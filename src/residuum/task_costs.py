@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import CELL_WEIGHTS, copies_that_fit, step_seconds
+from residuum.batteries import CELL_WEIGHTS, SHARE_OF_WEIGHTS, copies_that_fit, features_memory, step_seconds
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
 from residuum.examples import Splits, held_memory, labelled_splits, opened, whole_store
 from residuum.maths.description_length import FRACTIONS
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.probing import Recipe
+from residuum.maths.probing import TRAINING_BYTES, Recipe
 from residuum.maths.selection import layer_subsets
 from residuum.tasks import Task, TaskCorpora, known_labels, named_task, read_task
 
@@ -129,7 +129,7 @@ class Training:
             name,
             batches * seeds * step_seconds(n_neurons, tuple(widths), rows, batch, threads, picked=picked),
             1 if self.engine.alone else cells,
-            memory=self.held + 24 * (n_weights if self.engine.alone else n_weights // cells),
+            memory=self.held + self._learning(n_weights if self.engine.alone else n_weights // cells),
             at_once=None if self.engine.client else self._copies(self.held),
         )
 
@@ -141,7 +141,7 @@ class Training:
     @property
     def held(self) -> int:
         """The bytes of features that are held: of all three parts, or as many as may be."""
-        return min(4 * self.data.n_examples * self.data.layout.n_neurons, self.max_memory)
+        return min(4 * self.data.n_examples * self.data.layout.n_neurons, features_memory(self.max_memory))
 
     def penalty_search(self) -> Step:
         """The grid of penalties on all neurons, in this process whoever else works."""
@@ -150,9 +150,9 @@ class Training:
     def description_lengths(self, widths: Sequence[int], targets: int) -> Step:
         """Probes on growing shares of the training part, in this process, which holds a copy of the largest."""
         one = replace(self, engine=HERE).step("description lengths", widths, 1, targets).times(sum(FRACTIONS[:-1]))
-        copied = min(4 * self.data.n_train * self.data.layout.n_neurons // 2, self.max_memory)
-        whole = self.held + copied <= self.max_memory
-        return replace(one, memory=one.memory - self.held + (self.held + copied if whole else self.max_memory))
+        memory = features_memory(self.max_memory)
+        copied = 4 * self.data.n_train * self.data.layout.n_neurons // 2
+        return replace(one, memory=one.memory - self.held + min(self.held + copied, memory))
 
     def minimal_set(self, seeds: int, targets: int) -> Step:
         """The search of the fewest neurons: sizes that double up to all of them, and the set that is found."""
@@ -164,7 +164,12 @@ class Training:
 
     def _copies(self, held: int) -> int:
         """How many workers may hold the training part at once, of all three parts that take so many bytes."""
-        return copies_that_fit(held * self.data.n_train // max(1, self.data.n_examples), self.max_memory)
+        training = held * self.data.n_train // max(1, self.data.n_examples)
+        return copies_that_fit(training, self.max_memory)
+
+    def _learning(self, n_weights: int) -> int:
+        """The bytes of weights that learn together: all of them, or as many as may be."""
+        return min(TRAINING_BYTES * n_weights, self.max_memory // SHARE_OF_WEIGHTS)
 
 
 def labelled_data(

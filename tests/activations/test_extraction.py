@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from reference import plain_attention, plain_words
-from residuum.activations.extraction import batches, extract
+from residuum.activations.extraction import Extraction, Settings, batches, extract
 from residuum.activations.pooling import POOLINGS
 from residuum.corpus import Corpus
+from residuum.engine import Engine
 from residuum.errors import CorpusError, DataError, MemoryLimitError, ModelError, SettingError
 from residuum.models import from_module, load_model
 from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
@@ -221,3 +222,13 @@ def test_a_batch_that_does_not_fit_the_memory_is_refused(tiny_folder, tmp_path):
     assert extract(model, corpus, tmp_path / "small", **options).n_rows == 4000
     with pytest.raises(MemoryLimitError, match=r"'extraction' of bert: 4,000 words .+ lower --batch-tokens"):
         extract(model, corpus, tmp_path / "large", batch_tokens=1_000_000, **options)
+
+
+def test_the_weights_of_every_process_of_this_machine_are_counted(tiny_folder, tmp_path):
+    model, corpus = load_model(tiny_folder("bert")), Corpus(name="long", sentences=[["the"] * 20] * 200)
+    plan = Extraction.of(model, corpus, "all", Settings(shard_words=400))
+    one, two = (plan.cost(plan.step(Engine(n)), Engine(n)).largest[1] for n in (1, 2))  # alone: two groups at once
+    (largest,) = {plan.step(Engine(n)).memory for n in (2, 3)}
+    assert one < two == 2 * largest + model.n_bytes
+    with pytest.raises(MemoryLimitError, match="or --workers"):
+        extract(model, corpus, tmp_path / "acts", shard_words=400, workers=2, max_memory=two - 1, progress=False)

@@ -25,7 +25,6 @@ FIRST_WORDS = 256
 """Read to wake the machine up, and to see how many words fit the time."""
 SECONDS = 4.0
 """How long the sample may take to be read."""
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def extract_cost(
@@ -52,13 +51,7 @@ def extraction_step(extraction: Extraction, engine: Engine) -> Step:
         # Sentences are sorted by length in their group: the fewer, the more padding.
         padding = _tokens_a_word(_sample(extraction, together)) / _tokens_a_word(sample)
         per_word = _read_and_write(sample) * padding
-    return Step(
-        "extraction",
-        per_word * extraction.corpus.n_words,
-        len(groups),
-        memory=extraction.held(engine),
-        disk=extraction.n_bytes * BYTES[extraction.settings.dtype] // 4,
-    )
+    return extraction.step(engine, per_word * extraction.corpus.n_words)
 
 
 def _read_and_write(extraction: Extraction) -> float:

@@ -58,7 +58,7 @@ class Settings:
     def __post_init__(self) -> None:
         for key, allowed in {
             "pooling": POOLINGS,
-            "dtype": DTYPES,
+            "dtype": tuple(DTYPES),
             "unit": UNITS,
             "position": POSITIONS,
         }.items():
@@ -102,8 +102,8 @@ def extract(
     settings = Settings(pooling, dtype, unit, position, attention, batch_tokens, shard_words)
     network = as_model(model, attention=attention, max_memory=max_memory)
     extraction, engine = Extraction.of(network, corpus, layers, settings), as_engine(workers)
-    step = Step("extraction", 0.0, memory=extraction.held(engine))
-    within(extraction.cost(step, engine), max_memory, "Allow more, or lower --batch-tokens, --shard-words or --workers")
+    cost = extraction.cost(extraction.step(engine), engine)
+    within(cost, max_memory, "Allow more, or lower --batch-tokens, --shard-words or --workers")
     folder = local_path(out)
     place = cache_folder("written here", str(out)) if folder is None else folder
     writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=fresh)
@@ -257,14 +257,22 @@ class Extraction:
         what = f"{self.model.name}: {self.corpus.n_words:,} words × {len(self.layers)} layers"
         return Cost(what, (step,), engine.width, engine.client is not None)
 
-    def held(self, engine: Engine) -> int:
-        """The bytes that each process holds: the weights, a batch on its way through the model, a group's activations.
+    def step(self, engine: Engine, seconds: float = 0.0) -> Step:
+        """Reading and writing all words: tasks, disk, and what each process holds of weights, a batch, a group.
 
-        This process alone has two groups, of which one is written while the other is read.
+        This process alone has two groups, of which one is written while the other is read. Beside workers of this
+        machine, which load the model themselves, it has weights of its own.
         """
         shards = plan_shards(self.corpus.sentences, self.settings.shard_words)
-        largest = max(sum(self._shard_bytes(shards[index]) for index in group) for group in self.groups(shards))
-        return self.model.n_bytes + self._pass_bytes + (2 if engine.alone else 1) * largest
+        groups = [sum(self._shard_bytes(shards[index]) for index in group) for group in self.groups(shards)]
+        return Step(
+            "extraction",
+            seconds,
+            len(groups),
+            memory=self.model.n_bytes + self._pass_bytes + (2 if engine.alone else 1) * max(groups),
+            disk=self.n_bytes * DTYPES[self.settings.dtype] // 4,
+            beside=0 if engine.alone or engine.client else self.model.n_bytes,
+        )
 
     @property
     def _pass_bytes(self) -> int:

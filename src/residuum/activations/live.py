@@ -26,11 +26,18 @@ class LiveActivations:
 
     @classmethod
     def of(
-        cls, model: Model, corpus: Corpus, *, layers: str = "all", pooling: str = "last", attention: bool = False
+        cls,
+        model: Model,
+        corpus: Corpus,
+        *,
+        layers: str = "all",
+        pooling: str = "last",
+        attention: bool = False,
+        max_loss: float = 0.0,
     ) -> LiveActivations:
         """All words of a corpus in a model."""
         settings = Settings(pooling=pooling, attention=attention)
-        return cls(Extraction(model, corpus, parse_layers(layers, model.n_layers), settings))
+        return cls(Extraction(model, corpus, parse_layers(layers, model.n_layers), settings), max_loss)
 
     @property
     def name(self) -> str:
@@ -80,6 +87,10 @@ class LiveActivations:
     @property
     def audit(self) -> Audit:
         """What becomes of the corpus' words; they are aligned for it once more, which is little beside the model."""
+        return self._audit
+
+    @cached_property
+    def _audit(self) -> Audit:
         n, step = len(self.extraction.corpus), AUDITED
         ranges = ((first, min(first + step, n)) for first in range(0, n, step))
         found = (self._audit_of(a, self.extraction.align(self._aligner, a, b)) for a, b in ranges)
@@ -116,8 +127,8 @@ class LiveActivations:
 
     def _run(self, first: int, stop: int) -> tuple[list[Alignment], Buffers]:
         extraction, corpus = self.extraction, self.extraction.corpus
+        self.audit.check(self.max_loss, corpus.n_words)
         alignments = extraction.align(self._aligner, first, stop)
-        self._audit_of(first, alignments).check(self.max_loss, corpus.n_words)
         buffers = extraction.buffers(alignments, Room())
         with only_first_layers(extraction.model, max(extraction.layers)):
             extraction.fill(alignments, buffers)

@@ -15,7 +15,7 @@ from residuum.schemas import conforming
 
 FORMAT = "residuum activations"
 VERSION = 1
-DTYPES = ("float32", "float16", "bfloat16")
+DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a number
 UNITS = ("word", "sentence")
 REMEDY = "The store is damaged, or another program's; extract it again with --fresh."
 
@@ -122,8 +122,8 @@ def _contradiction(manifest: Manifest) -> str | None:
     if missing:
         return f"{missing[0]} is no text"
     unit, dtype = manifest.settings.get("unit"), manifest.settings.get("dtype")
-    if unit not in UNITS or dtype not in DTYPES:
-        return f"unit {str(unit)[:40]!r} and dtype {str(dtype)[:40]!r} must be of {UNITS} and {DTYPES}"
+    if unit not in UNITS or dtype not in tuple(DTYPES):
+        return f"unit {str(unit)[:40]!r} and dtype {str(dtype)[:40]!r} must be of {UNITS} and {tuple(DTYPES)}"
     layers, widths = manifest.layers, manifest.widths
     ascend = all(a < b for a, b in pairwise([-1, *layers]))
     if not layers or not ascend or len(widths) != len(layers) or min(widths) < 1 or manifest.n_heads < 0:

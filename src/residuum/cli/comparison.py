@@ -20,6 +20,7 @@ from residuum.cli.options import (
     HeldMemory,
     Layers,
     Limit,
+    MaxLoss,
     Out,
     Scheduler,
     Seed,
@@ -55,6 +56,7 @@ def compare(
     format: Format = None,
     split: Split = None,
     limit: Limit = None,
+    max_loss: MaxLoss = 0.0,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
@@ -89,6 +91,7 @@ def compare(
         "null": null,
         "sample": sample,
         "max_memory": gigabytes(max_memory),
+        "max_loss": max_loss,
         **options,
     }
     with opened_engine(engine, workers, scheduler) as where:
@@ -177,6 +180,7 @@ def diff(
             penalty=penalty,
             out=out,
             activations=activations,
+            max_loss=reading.max_loss,
             fresh=fresh,
             say=typer.echo,
             **options,

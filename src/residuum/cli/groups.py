@@ -18,6 +18,7 @@ from residuum.cli.options import (
     Format,
     LearningRate,
     Limit,
+    MaxLoss,
     Norm,
     Processes,
     Scheduler,
@@ -71,12 +72,13 @@ class Reading:
     test: Test = None
     format: Format = None
     limit: Limit = None
+    max_loss: MaxLoss = 0.0
     device: Device = "auto"
 
     @property
     def options(self) -> dict[str, Any]:
-        """As the package takes them."""
-        return asdict(self)
+        """As the package takes them; `max_loss` matters only to what really reads."""
+        return {key: value for key, value in asdict(self).items() if key != "max_loss"}
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -20,6 +20,7 @@ from residuum.cli.options import (
     HeldMemory,
     Layers,
     Limit,
+    MaxLoss,
     ModelName,
     Out,
     Seed,
@@ -97,6 +98,7 @@ def rank(
             cards=cards,
             out=out,
             activations=activations,
+            max_loss=reading.max_loss,
             seed=seed,
             fresh=fresh,
             say=typer.echo,
@@ -122,6 +124,7 @@ def describe(
     format: Format = None,
     split: Split = None,
     limit: Limit = None,
+    max_loss: MaxLoss = 0.0,
     estimate: Estimate = False,
     fresh: Fresh = False,
 ) -> None:
@@ -141,7 +144,8 @@ def describe(
         }
         if only_estimated(estimate, None, lambda: cards_cost(source, corpus, names(neurons), **options)):
             return
-        result = run(source, corpus, names(neurons), out=out, activations=activations, fresh=fresh, **options)
+        settings: dict[str, Any] = {"activations": activations, "max_loss": max_loss, "fresh": fresh}
+        result = run(source, corpus, names(neurons), out=out, **settings, **options)
     with result.looked_at():
         typer.echo(result.text())
         typer.echo(f"The tables are in {out}.")
@@ -207,6 +211,7 @@ def ablate(
         penalty=penalty,
         out=out,
         activations=activations,
+        max_loss=reading.max_loss,
         fresh=fresh,
         say=typer.echo,
         **options,

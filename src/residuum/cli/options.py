@@ -24,6 +24,7 @@ def local_folder(place: Path) -> Path:
 Out = Annotated[Path, typer.Option("--out", "-o", help="The folder to write.", callback=local_folder)]
 Format = Annotated[str | None, typer.Option(help="The corpus' format, where its name does not tell.")]
 Split = Annotated[str | None, typer.Option(help="Which part of the corpus: train, dev or test.")]
+MaxLoss = Annotated[float, typer.Option(help="Share of words that may go without a representation.", min=0, max=1)]
 Limit = Annotated[int | None, typer.Option(help="Read only the first sentences.", min=1)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Seed = Annotated[int, typer.Option(help="Draws everything that is random.", min=0, max=2**63 - 1)]

@@ -19,6 +19,7 @@ from residuum.cli.options import (
     Fresh,
     HeldMemory,
     Limit,
+    MaxLoss,
     MaxMemory,
     ModelName,
     Out,
@@ -48,6 +49,7 @@ def prune(
     task: Annotated[str | None, typer.Option(help="What the probe predicts, such as upos or sst2.")] = None,
     split: Split = None,
     limit: Limit = None,
+    max_loss: MaxLoss = 0.0,
     seed: Seed = 0,
     device: Device = "auto",
     max_memory: MaxMemory = None,
@@ -72,7 +74,7 @@ def prune(
     }
     if only_estimated(estimate, max_memory, lambda: prune_cost(model, **options), [model]):
         return
-    result = run(model, out, fresh=fresh, **options)
+    result = run(model, out, max_loss=max_loss, fresh=fresh, **options)
     with result.looked_at():
         summary = result.run.summary
         kept = ", ".join(map(str, result.kept))
@@ -193,6 +195,7 @@ def transfer(
         pooling=pooling,
         position=position,
         activations=activations,
+        max_loss=reading.max_loss,
         fresh=fresh,
         say=typer.echo,
         **shared,

@@ -88,6 +88,7 @@ def compare(
     products: str = "float64",
     workers: Workers = None,
     max_memory: int | None = None,
+    max_loss: float = 0.0,
     fresh: bool = False,
     progress: bool = True,
     **options: Any,
@@ -95,13 +96,14 @@ def compare(
     """Compare all layers of some models over the same words.
 
     `sources` are activation stores (or their folders), or models (or their names), which then read `corpus`
-    themselves without storing anything. Intervals are 95 % jackknife intervals over `groups` groups of sentences;
-    `null` adds each value's counterpart under permuted words. `workers` are processes of this machine (all cores by
-    default), or an `Engine`. `max_memory` (bytes) trades memory for passes over the words. Words are multiplied in
-    float64; `products="float32"` (sums stay float64) takes about half the time and changes values by some 1e-8, but
-    those of `mixed`, which needs the smallest directions, by 1e-4. `options` are those of the measures (`top_k`, …).
+    themselves without storing anything (`max_loss` is the share of its words that they may leave out). Intervals are
+    95 % jackknife intervals over `groups` groups of sentences; `null` adds each value's counterpart under permuted
+    words. `workers` are processes of this machine (all cores by default), or an `Engine`. `max_memory` (bytes) trades
+    memory for passes over the words. Words are multiplied in float64; `products="float32"` (sums stay float64) takes
+    about half the time and changes values by some 1e-8, but those of `mixed`, which needs the smallest directions, by
+    1e-4. `options` are those of the measures (`top_k`, …).
     """
-    activations, chosen, left_out = _checked(sources, corpus, measures, options, max_memory)
+    activations, chosen, left_out = _checked(sources, corpus, measures, options, max_memory, max_loss)
     config = {
         "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         "measures": chosen,
@@ -149,6 +151,7 @@ def compare_cost(
     products: str = "float64",
     workers: Workers = None,
     max_memory: int | None = None,
+    max_loss: float = 0.0,
     times: float = 1.0,
     **options: Any,
 ) -> Cost:
@@ -156,7 +159,7 @@ def compare_cost(
 
     `times` is how much longer the text will be than the one that is given, where that is a sample.
     """
-    activations, chosen, _ = _checked(sources, corpus, measures, options, max_memory)
+    activations, chosen, _ = _checked(sources, corpus, measures, options, max_memory, max_loss)
     plan = Plan(
         sources=list(activations),
         groups=cut_into_groups(rows_of_sentences(activations[0]), groups),
@@ -180,10 +183,11 @@ def _checked(
     measures: str | Sequence[str],
     options: dict[str, Any],
     max_memory: int | None,
+    max_loss: float,
 ) -> tuple[list[Activations], list[str], str]:
     """The activations over the same words, the measures that they allow, and what is left out."""
     chosen = chosen_measures(measures)
-    activations = _comparable([_as_activations(s, corpus, chosen, max_memory) for s in sources])
+    activations = _comparable([_as_activations(s, corpus, chosen, max_memory, max_loss) for s in sources])
     chosen, left_out = _possible_measures(chosen, measures, activations)
     check_options(chosen, options)
     return activations, chosen, left_out
@@ -256,6 +260,7 @@ def _as_activations(
     corpus: Corpus | str | Path | None,
     measures: list[str],
     max_memory: int | None,
+    max_loss: float,
 ) -> Activations:
     if isinstance(source, ActivationStore):
         return source
@@ -269,7 +274,7 @@ def _as_activations(
     wanted = bool(set(measures) & set(ATTENTION))
     model = as_model(source, attention=wanted, max_memory=max_memory)
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-    return LiveActivations.of(model, text, attention=wanted and model.gives_attention)
+    return LiveActivations.of(model, text, attention=wanted and model.gives_attention, max_loss=max_loss)
 
 
 def _room(activations: Sequence[Activations], max_memory: int | None) -> int | None:

@@ -94,6 +94,7 @@ def transfer(
     position: str = "auto",
     activations: str | os.PathLike[str] | None = None,
     max_memory: int | None = None,
+    max_loss: float = 0.0,
     seed: int = 0,
     seeds: int = 1,
     device: str = "auto",
@@ -122,7 +123,9 @@ def transfer(
     if onnx:
         check_packages()
     extras = Extras(trim, narrow, onnx)
-    work = Work(network, corpora, found, settings, recipe or Recipe(), unit, extras, max_memory, progress, say)
+    work = Work(
+        network, corpora, found, settings, recipe or Recipe(), unit, extras, max_memory, max_loss, progress, say
+    )
     if run := _finished(folder, work.config, fresh):
         return Transfer(run, folder)
     anew = fresh is True

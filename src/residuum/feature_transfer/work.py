@@ -59,6 +59,7 @@ class Work:
     unit: Unit
     extras: Extras
     max_memory: int | None
+    max_loss: float
     progress: bool
     say: Callable[[str], object]
     seconds: dict[str, float] = field(default_factory=dict)
@@ -146,6 +147,7 @@ class Work:
             "position": self.unit.position,
             "progress": self.progress,
             "max_memory": self.max_memory,
+            "max_loss": self.max_loss,
         }
 
     def _choose(self, bench: Bench, costs: Costs, kept: Path) -> Chosen:

@@ -15,6 +15,8 @@ from residuum.maths.targets import Target
 
 LAMBDAS = (0.0, *(10.0**-power for power in range(1, 8)))
 """The values of Durrani et al. (2021): 0, 1e-1, … 1e-7."""
+SEARCH_COPIES = 2
+"""Copies of a probe that has learnt: with its top neurons alone, and with its bottom ones."""
 SHARE = 0.2
 """Share of neurons in the top and bottom sets while the penalties are searched (M = 20 %)."""
 
@@ -47,20 +49,26 @@ def search_penalty(
     share: float = SHARE,
     seed: int = 0,
     recipe: Recipe | None = None,
+    at_once: int | None = None,
 ) -> list[PenaltyScore]:
     """Score every pair of penalties: N² probes in one battery, ranked by LCA, ablated without retraining.
 
     The size of the neuron sets stays at `share` here and is searched afterwards with the chosen penalties, so
     the whole search is O(M + N²) probes, not O(M N²). `truth` numbers the held-out classes as `target` does.
+    Where memory is short, no more than `at_once` of the probes learn together.
     """
     if target.n_classes == 0:
         raise DataError("The λ search scores accuracies; the target has no classes.")
     probes = penalty_grid("task", lambdas, seed)
-    trained = train_probes(train, {"task": target}, probes, recipe)
-    variants = [variant for probe in trained for variant in (probe, *_ablated(probe, share))]
-    accuracy = [float(np.mean(predicted == truth)) for predicted in predict_probes(variants, held_out)]
-    cells = zip(probes, accuracy[::3], accuracy[1::3], accuracy[2::3], strict=True)
-    return [PenaltyScore(probe.l1, probe.l2, *scores) for probe, *scores in cells]
+    found, at_once = [], at_once or len(probes)
+    for start in range(0, len(probes), at_once):
+        some = probes[start : start + at_once]
+        trained = train_probes(train, {"task": target}, some, recipe)
+        variants = [variant for probe in trained for variant in (probe, *_ablated(probe, share))]
+        accuracy = [float(np.mean(predicted == truth)) for predicted in predict_probes(variants, held_out)]
+        scores = zip(*(accuracy[kind::3] for kind in range(3)), strict=True)
+        found += [PenaltyScore(probe.l1, probe.l2, *own) for probe, own in zip(some, scores, strict=True)]
+    return found
 
 
 def penalty_grid(target: str, lambdas: Sequence[float] = LAMBDAS, seed: int = 0) -> list[Probe]:

@@ -29,6 +29,8 @@ from residuum.maths.targets import Target
 
 LAMBDA = 1e-5
 """λ1 and λ2 of Dalvi et al. (2020)."""
+TRAINING_BYTES = 24
+"""Of a weight that learns: itself, its gradient, Adam's two moments, its initial value, the result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +178,7 @@ def word_order(seed: int, epoch: int, n_words: int, window: int = 0) -> Int[np.n
 def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> int:
     """Upper estimate of the memory that `train_probes` needs at its peak, known before anything is read.
 
-    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, and six
-    float32 numbers per weight: the weight, its gradient, Adam's two moments, the initial value, the result.
+    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, and the weights.
     """
     n_neurons = features.shape[1]
     needed = _needed_columns(probes, n_neurons)
@@ -189,7 +190,7 @@ def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Seq
     weights = sum(
         max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1) for probe in probes
     )
-    return 4 * (whole * n_neurons + copied * width + 6 * weights)
+    return 4 * (whole * n_neurons + copied * width) + TRAINING_BYTES * weights
 
 
 def check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:

@@ -131,6 +131,7 @@ def probe_languages(
     random_twin: bool = False,
     activations: str | os.PathLike[str] | None = None,
     max_memory: int | None = None,
+    max_loss: float = 0.0,
     device: str = "auto",
     workers: Workers = None,
     fresh: bool = False,
@@ -148,7 +149,8 @@ def probe_languages(
     task = named_task(task)
     plan = LanguagePlan(tuple(thresholds), representatives, subsets, seeds, seed, penalty, recipe or Recipe())
     treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
-    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh, "max_memory": max_memory}
+    bounds = {"max_memory": max_memory, "max_loss": max_loss}
+    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh, **bounds}
     with activations_folder(activations, out) as folder:
         read = partial(_read_languages, treebanks, reading)
         stores, twins = _read_all(models, read, folder, device, seed if random_twin else None, max_memory)

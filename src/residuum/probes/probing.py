@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import TASK, Bench, parse_penalty
+from residuum.batteries import TASK, Bench, features_memory, parse_penalty
 from residuum.class_tables import class_layer_table
 from residuum.corpus import Corpus
 from residuum.engine import Workers
@@ -220,21 +220,23 @@ def _twin_scores(battery: Battery, say: Say) -> dict[str, float]:
 
 
 def _description(bench: Bench, layers: list[NeuronSet], seed: int, penalties: tuple[float, float]) -> pd.DataFrame:
-    probes = Battery(bench, layers, targets_of(bench), [seed], penalties).probes
-    generator = np.random.default_rng(seed)
-    found = description_lengths(_growing_features(bench), bench.targets, probes, generator, recipe=bench.recipe)
+    probes, features = Battery(bench, layers, targets_of(bench), [seed], penalties).probes, _growing_features(bench)
+    found = []
+    for some in bench.groups(probes, bench.targets):
+        generator = np.random.default_rng(seed)  # words in the same order for all of them
+        found += description_lengths(features, bench.targets, some, generator, recipe=bench.recipe)
     return description_table(layers, probes, found)
 
 
 def _growing_features(bench: Bench) -> Features:
     """The training part, of which up to a half is copied: in memory where both fit, else read in windows of a half."""
     train = bench.splits.train
-    half = 2 * len(train) * bench.splits.layout.n_neurons
-    if 3 * half <= bench.max_memory:
+    half, memory = 2 * len(train) * bench.splits.layout.n_neurons, features_memory(bench.max_memory)
+    if 3 * half <= memory:
         bench.make_room(half)
         return bench.features("train")
     bench.make_room(bench.max_memory)
-    return train.features(bench.max_memory // 2)
+    return train.features(memory // 2)
 
 
 def _summary(

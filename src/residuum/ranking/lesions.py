@@ -84,6 +84,7 @@ def ablate(
     out: str | Path | None = None,
     activations: str | os.PathLike[str] | None = None,
     max_memory: int | None = None,
+    max_loss: float = 0.0,
     seed: int = 0,
     device: str = "auto",
     fresh: bool = False,
@@ -104,9 +105,8 @@ def ablate(
     corpora = (data if isinstance(data, TaskCorpora) else read_task(task, data, seed=seed, **reading)).as_pairs()
     recipe = recipe or Recipe()
     with activations_folder(activations, out) as folder:
-        splits = labelled_splits(
-            model, corpora, task, activations=folder, seed=seed, fresh=fresh, max_memory=max_memory
-        )
+        extraction = {"fresh": fresh, "max_memory": max_memory, "max_loss": max_loss}
+        splits = labelled_splits(model, corpora, task, activations=folder, seed=seed, **extraction)
         config = {**splits.facts, **wish.facts, "recipe": asdict(recipe)}
         if out is not None and (run := finished_run(out, "ablate", config, fresh=fresh)):
             return Ablation(run)
@@ -227,7 +227,8 @@ class _Study:
         with ablated(self.model, ids, self.how, means) as lesioned:
             for part, corpus in self.corpora.items():
                 if part in parts:
-                    store = extract(lesioned, corpus, self.folder / part, unit=splits.task.unit, fresh=True)
+                    settings = {"unit": splits.task.unit, "max_loss": 1.0, "fresh": True}  # as the intact model lost
+                    store = extract(lesioned, corpus, self.folder / part, **settings)
                     read[part] = examples(store, labels_of(corpus, splits.task))
         bench = replace(self.bench, splits=replace(splits, **read))
         if not self.retrain:
