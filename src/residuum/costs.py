@@ -20,8 +20,10 @@ from residuum.maths.layer_blocks import scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
-TREE_NEURONS = 2000
-"""Neurons that are clustered to measure the speed of clustering: more than a cache holds the correlations of."""
+TREE_NEURONS, TREE_WORDS = 5000, 2000
+"""Neurons that are clustered, at most, to measure the speed of clustering, and the words that correlate them."""
+TREE_GROWTH = 2.2
+"""The power of their number with which that grows beyond: the square, and correlations ever farther from a cache."""
 SCATTER = 1 << 27
 """Bytes of sums that the speed of summing is measured with, at most: more than a cache holds."""
 MORE = 3
@@ -206,20 +208,21 @@ def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int
 
 
 def clustering_step(n_neurons: int, memory: int) -> Step:
-    """The merge tree of all neurons, which one process makes: it grows with the square of their number."""
+    """The merge tree of all neurons, which one process makes."""
     few = min(TREE_NEURONS, n_neurons)
     correlation = _layered_correlation(few)
     seconds = _quickest(lambda: cluster_correlation(correlation.copy(), np.zeros(few, dtype=bool)))
-    return Step("clustering", seconds * (n_neurons / few) ** 2, memory=memory)
+    return Step("clustering", seconds * (n_neurons / few) ** TREE_GROWTH, memory=memory)
 
 
 def _layered_correlation(n_neurons: int, n_layers: int = 8) -> np.ndarray:
     """Of neurons that are like those at their place a layer below; unlike noise, a tree of them is made quickly."""
-    rng = np.random.default_rng(0)
-    layers = [rng.standard_normal((-(-n_neurons // n_layers), 2 * n_neurons))]
+    rng, shape = np.random.default_rng(0), (-(-n_neurons // n_layers), TREE_WORDS)
+    layers = [rng.standard_normal(shape, dtype=np.float32)]
     while len(layers) < n_layers:
-        layers.append(0.9 * layers[-1] + 0.45 * rng.standard_normal(layers[0].shape))
-    return np.atleast_2d(np.corrcoef(np.concatenate(layers)[:n_neurons]))
+        layers.append(np.float32(0.9) * layers[-1] + np.float32(0.45) * rng.standard_normal(shape, dtype=np.float32))
+    found = np.corrcoef(np.concatenate(layers)[:n_neurons], dtype=np.float32)
+    return np.atleast_2d(found).astype(np.float64)
 
 
 def _summing(widths: Sequence[int], chunks: int, products: str) -> None:
