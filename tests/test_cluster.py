@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from made_stores import known_data
@@ -30,6 +31,7 @@ from residuum.errors import DataError, ModelError, SettingError
 from residuum.examples import labelled_splits
 from residuum.maths.probing import Probe, Recipe
 from residuum.models import from_transformers
+from residuum.redundancies import redundancy
 from tiny import TEXT
 
 distributed = pytest.importorskip("distributed")
@@ -175,6 +177,19 @@ def test_probes_learn_the_same_whoever_trains_them(processes, request, tmp_path,
         assert (one.weight == other.weight).all()
         assert (one.bias == other.bias).all()
         np.testing.assert_allclose(one.weight, together.weight, atol=1e-5)
+
+
+@pytest.mark.parametrize("processes", [2, None])
+def test_slow_clusters_are_the_same_whoever_finds_them(processes, request, tmp_path):
+    data = known_data()
+    store = data.store(tmp_path / "known")
+    settings = {"thresholds": (0.2, 0.9), "clusters": "kmeans", "agreement": (0.5,), "progress": False}
+    alone = redundancy(store, workers=1, **settings)
+    workers = processes or request.getfixturevalue("cluster")
+    shared = redundancy(store, workers=workers, out=tmp_path / "run", **settings)
+    pd.testing.assert_frame_equal(alone.neurons, shared.neurons)
+    pd.testing.assert_frame_equal(alone.run.tables["agreement"], shared.run.tables["agreement"])
+    assert not list((tmp_path / "run").glob("**/distances.npy"))
 
 
 def test_cells_have_one_seed_and_every_probe_once():

@@ -21,6 +21,7 @@ from residuum.costs import (
     evaluation_step,
     moments_step,
     operations_a_second,
+    partition_steps,
     size,
     spread,
     within,
@@ -235,6 +236,17 @@ def test_every_command_of_a_task_has_its_steps(store):
     ]
     twin = redundancy_cost(store, DATA.tags, "labels", thresholds=[0, 0.3], random_twin=True)
     assert twin.steps[-1].name == "probes of the twin"
+
+
+def test_clusters_of_other_methods_are_counted_once_for_each_threshold(store, monkeypatch):
+    settings = {"thresholds": [0.3, 0.5], "focus": 0.3, "agreement": [0.5, 0.7]}
+    names = {step.name: step.tasks for step in redundancy_cost(store, clusters="kmeans", **settings).steps}
+    assert names == {"correlation": 1, "clustering": 1, "k-means": 3, "DBSCAN": 2}
+    monkeypatch.setattr("residuum.costs._quickest", lambda work, times=3: 1.0)
+    slow, quick = partition_steps(8000, [0.5, 0.75], [0.5])
+    assert slow.seconds == pytest.approx(64 * (4000 + 2000) / 125)
+    assert quick.seconds == pytest.approx(64)
+    assert slow.memory == quick.memory == 8 * 8000**2
 
 
 def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies_half_of_the_words(store, monkeypatch):

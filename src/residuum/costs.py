@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -18,12 +19,15 @@ from residuum.errors import MemoryLimitError
 from residuum.maths.clustering import cluster_correlation
 from residuum.maths.layer_blocks import scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
+from residuum.maths.partitions import dbscan_partition, kmeans_partition, square_distances
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
 TREE_NEURONS, TREE_WORDS = 5000, 2000
 """Neurons that are clustered, at most, to measure the speed of clustering, and the words that correlate them."""
 TREE_GROWTH = 2.2
 """The power of their number with which that grows beyond: the square, and correlations ever farther from a cache."""
+PARTITIONED, PARTITION_BYTES = 1000, 8
+"""Neurons, at most, that k-means and DBSCAN are measured with; and bytes of a pair of neurons that they work on."""
 SCATTER = 1 << 27
 """Bytes of sums that the speed of summing is measured with, at most: more than a cache holds."""
 MORE = 3
@@ -215,14 +219,36 @@ def clustering_step(n_neurons: int, memory: int) -> Step:
     return Step("clustering", seconds * (n_neurons / few) ** TREE_GROWTH, memory=memory)
 
 
+def partition_steps(n_neurons: int, kmeans: Sequence[float], dbscan: Sequence[float]) -> list[Step]:
+    """k-means and DBSCAN at some thresholds, a task each: of clusters that are not known yet, the most they can be.
+
+    k-means grows with the square of the neurons and with the clusters, DBSCAN with the square of the neurons.
+    """
+    few = min(PARTITIONED, n_neurons)
+    clustering = cluster_correlation(_layered_correlation(few), np.zeros(few, dtype=bool))
+    n_clusters = -(-few // 8)
+    slow = _quickest(lambda: kmeans_partition(square_distances(clustering), n_clusters), 2) / (few**2 * n_clusters)
+    quick = _quickest(lambda: dbscan_partition(square_distances(clustering), 0.5), 2) / few**2
+    pairs = n_neurons**2
+    most = sum(max(1, round((1 - threshold) * n_neurons)) for threshold in kmeans)
+    steps = [
+        Step("k-means", slow * pairs * most, len(kmeans), memory=PARTITION_BYTES * pairs),
+        Step("DBSCAN", quick * pairs * len(dbscan), len(dbscan), memory=PARTITION_BYTES * pairs),
+    ]
+    return [step for step in steps if step.tasks]
+
+
 def _layered_correlation(n_neurons: int, n_layers: int = 8) -> np.ndarray:
     """Of neurons that are like those at their place a layer below; unlike noise, a tree of them is made quickly."""
-    rng, shape = np.random.default_rng(0), (-(-n_neurons // n_layers), TREE_WORDS)
-    layers = [rng.standard_normal(shape, dtype=np.float32)]
-    while len(layers) < n_layers:
-        layers.append(np.float32(0.9) * layers[-1] + np.float32(0.45) * rng.standard_normal(shape, dtype=np.float32))
-    found = np.corrcoef(np.concatenate(layers)[:n_neurons], dtype=np.float32)
-    return np.atleast_2d(found).astype(np.float64)
+    width = -(-n_neurons // n_layers)
+    layers = np.random.default_rng(0).standard_normal((n_layers, width, TREE_WORDS), dtype=np.float32)
+    for below, layer in pairwise(layers):
+        layer *= 0.45
+        layer += 0.9 * below
+    neurons = layers.reshape(-1, TREE_WORDS)[:n_neurons]
+    neurons -= neurons.mean(axis=1, keepdims=True)
+    neurons /= np.linalg.norm(neurons, axis=1, keepdims=True)
+    return (neurons @ neurons.T).astype(np.float64)
 
 
 def _summing(widths: Sequence[int], chunks: int, products: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from residuum.activations.store import ActivationStore
 from residuum.batteries import CELL_WEIGHTS, SHARE_OF_WEIGHTS, copies_that_fit, features_memory, step_seconds
 from residuum.corpus import Corpus
-from residuum.costs import Cost, Step, clustering_step, moments_step
+from residuum.costs import Cost, Step, clustering_step, moments_step, partition_steps
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
 from residuum.examples import Splits, held_memory, labelled_splits, opened, whole_store
 from residuum.maths.description_length import FRACTIONS
@@ -78,6 +78,9 @@ def redundancy_cost(
     task: str | Task | None = None,
     *,
     thresholds: Sequence[float],
+    clusters: str = "average",
+    focus: float = 0.3,
+    agreement: Sequence[float] = (),
     random_twin: bool = False,
     seeds: int = 3,
     recipe: Recipe | None = None,
@@ -92,6 +95,7 @@ def redundancy_cost(
     steps = [
         moments_step("correlation", layout.widths, sum(found.rows), tasks, engine, "float32"),
         clustering_step(n, 16 * n**2),
+        *_partitions(n, clusters, [*thresholds, focus], agreement),
     ]
     if task is not None:
         training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
@@ -104,6 +108,12 @@ def redundancy_cost(
         if random_twin:
             steps += [*found.reading, training.step("probes of the twin", single, seeds)]
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
+
+
+def _partitions(n: int, clusters: str, thresholds: Sequence[float], agreement: Sequence[float]) -> list[Step]:
+    """What clusters of other methods than average linkage take, at each threshold once."""
+    asked = {name: {*agreement, *(thresholds if clusters == name else ())} - {0.0} for name in ("kmeans", "dbscan")}
+    return partition_steps(n, sorted(asked["kmeans"]), sorted(asked["dbscan"])) if any(asked.values()) else []
 
 
 @dataclass(frozen=True, eq=False)

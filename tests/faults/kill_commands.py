@@ -41,7 +41,7 @@ COMMANDS = (
     Command("extract workers", "extract {w}/bert {w}/en.conllu --shard-words 16 --batch-tokens 64 --workers 2"),
     Command("compare", "compare {w}/bert {w}/other --corpus {w}/en.conllu --measures paper,attention --workers 1"),
     Command("diff", f"diff {{w}}/bert {{w}}/other --corpus {{w}}/en.conllu --tasks upos --workers 1 {QUICK}"),
-    Command("redundancy", f"redundancy {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
+    Command("redundancy", f"redundancy {{w}}/bert {{w}}/en.conllu --task upos --agreement 0.4,0.6 {QUICK}"),
     Command("probe", f"probe {{w}}/bert {{w}}/en.conllu --task upos --description-length --no-random-twin {QUICK}"),
     Command(
         "probe-languages",

@@ -52,15 +52,15 @@ def test_other_methods_find_the_same_clear_clusters():
     clustering, truth = copies_of_sources(noise=0.2)
     average = clustering.labels(0.3)
     assert partition_agreement(average, truth) == 1
-    assert partition_agreement(kmeans_partition(clustering, 8), truth) > 0.8
-    assert partition_agreement(dbscan_partition(clustering, 0.3), truth) == 1
+    assert partition_agreement(kmeans_partition(square_distances(clustering), 8), truth) > 0.8
+    assert partition_agreement(dbscan_partition(square_distances(clustering), 0.3), truth) == 1
 
 
 def test_without_structure_dbscan_calls_everything_noise_and_methods_do_not_agree():
     noise = np.random.default_rng(0).standard_normal((2000, 30))
     clustering = cluster_correlation(*neuron_correlation(noise))
-    assert len(set(dbscan_partition(clustering, 0.3).tolist())) == 30
-    assert abs(partition_agreement(kmeans_partition(clustering, 5), clustering.labels(0.97))) < 0.3
+    assert len(set(dbscan_partition(square_distances(clustering), 0.3).tolist())) == 30
+    assert abs(partition_agreement(kmeans_partition(square_distances(clustering), 5), clustering.labels(0.97))) < 0.3
 
 
 def test_square_distances_put_constant_neurons_at_distance_one():

@@ -122,13 +122,14 @@ def test_the_partitions_of_other_methods_stand_beside_each_neuron(general):
 @pytest.mark.parametrize(("clusters", "name"), [("kmeans", "k-means"), ("dbscan", "DBSCAN")])
 def test_another_method_s_clusters_can_be_the_ones_that_are_used(clusters, name, labelled):
     from residuum.activations.correlation import cluster_store
-    from residuum.maths.partitions import dbscan_partition, kmeans_partition
+    from residuum.maths.partitions import dbscan_partition, kmeans_partition, square_distances
 
     store, _ = labelled
     found = redundancy(store, thresholds=(0.2, 0.97), clusters=clusters, focus=0.97, progress=False)
     tree = cluster_store(store)
     n_clusters = int(tree.labels(0.97).max()) + 1
-    own = dbscan_partition(tree, 0.97) if clusters == "dbscan" else kmeans_partition(tree, n_clusters)
+    distances = square_distances(tree)
+    own = dbscan_partition(distances, 0.97) if clusters == "dbscan" else kmeans_partition(distances, n_clusters)
     assert found.neurons["cluster 0.97"].tolist() == own.tolist()
     assert found.neurons["average linkage 0.97"].tolist() == tree.labels(0.97).tolist() != own.tolist()
     left = found.frame.set_index("threshold")["neurons"]
@@ -138,6 +139,40 @@ def test_another_method_s_clusters_can_be_the_ones_that_are_used(clusters, name,
     assert agreement["threshold"].tolist() == [0.2, 0.97]
     assert set(agreement["method"]) == {name}
     assert agreement["agreement"].iloc[1] < 1
+
+
+def test_a_killed_sweep_of_clusters_goes_on_with_those_that_are_left(labelled, tmp_path, monkeypatch):
+    settings = {"thresholds": (0.2, 0.9), "clusters": "kmeans", "progress": False, "workers": 1}
+    found: list[float] = []
+    partition = redundancies.partitions.kmeans_partition
+
+    def counted(distances, n_clusters, seed):
+        if len(found) == 1:
+            raise KeyboardInterrupt
+        found.append(n_clusters)
+        return partition(distances, n_clusters, seed)
+
+    monkeypatch.setattr(redundancies.partitions, "kmeans_partition", counted)
+    with pytest.raises(KeyboardInterrupt):
+        redundancy(labelled[0], out=tmp_path / "run", **settings)
+    monkeypatch.setattr(redundancies.partitions, "kmeans_partition", partition)
+    again: list[float] = []
+    monkeypatch.setattr(
+        redundancies.partitions, "kmeans_partition", lambda *cell: again.append(cell[1]) or partition(*cell)
+    )
+    resumed = redundancy(labelled[0], out=tmp_path / "run", **settings)
+    assert len(again) == 2  # 0.9, and 0.3 for the pictures
+    monkeypatch.undo()
+    pd.testing.assert_frame_equal(resumed.neurons, redundancy(labelled[0], **settings).neurons)
+
+
+def test_workers_that_cannot_hold_the_distances_at_once_are_fewer():
+    from residuum.engine import Engine
+    from residuum.redundancies.partitions import _that_fit
+
+    n = 1000
+    counts = [_that_fit(Engine(4), n, memory * n**2).workers for memory in (16, 24, 32, 400)]
+    assert counts == [1, 2, 3, 4]
 
 
 def test_the_ends_of_the_thresholds_keep_all_neurons_and_one(labelled):

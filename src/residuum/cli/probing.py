@@ -87,6 +87,9 @@ def redundancy(
     with where.opened() as engine:
         options |= {
             "thresholds": numbers(thresholds),
+            "clusters": clusters,
+            "focus": focus,
+            "agreement": numbers(agreement) if agreement else (),
             "random_twin": random_twin,
             "seeds": seeds,
             "recipe": learning.recipe,
@@ -102,12 +105,9 @@ def redundancy(
             corpus,
             task,
             representatives=representatives,
-            clusters=clusters,
             keep=keep,
             keep_layers=keep_layers,
-            focus=focus,
             pictures=pictures,
-            agreement=numbers(agreement) if agreement else (),
             seed=seed,
             penalty=penalty,
             out=out,

@@ -9,6 +9,8 @@ from residuum.errors import DataError
 from residuum.maths.clustering import Clustering, Labels, by_first_member
 from residuum.maths.neuron_ids import NeuronLayout
 
+Distances = Float[np.ndarray, "neuron neuron"]
+
 
 @dataclass(frozen=True, eq=False)
 class ClusterWindows:
@@ -41,24 +43,23 @@ def cluster_windows(labels: Labels, layout: NeuronLayout, *, smallest: int = 1) 
     return ClusterWindows(np.bincount(reach, minlength=len(layout.widths)))
 
 
-def kmeans_partition(clustering: Clustering, n_clusters: int, seed: int = 0) -> Labels:
-    """k-means where a neuron is described by its distances 1 − |corr| to all neurons.
+def kmeans_partition(distances: Distances, n_clusters: int, seed: int = 0) -> Labels:
+    """k-means where a neuron is described by its distances (see `square_distances`, which are overwritten) to all.
 
     k-means needs points, not distances; neurons with the same distances to all others are the same point.
     """
     from sklearn.cluster import KMeans  # slow to import, and seldom needed
 
-    points = square_distances(clustering)
-    fitted = KMeans(n_clusters, init="k-means++", random_state=seed, copy_x=False).fit(points)
+    fitted = KMeans(n_clusters, init="k-means++", random_state=seed, copy_x=False).fit(distances)
     return by_first_member(np.asarray(fitted.labels_))
 
 
-def dbscan_partition(clustering: Clustering, threshold: float, smallest: int = 2) -> Labels:
-    """DBSCAN on the distances 1 − |corr| with radius c_t; what it calls noise are clusters of one neuron."""
+def dbscan_partition(distances: Distances, threshold: float, smallest: int = 2) -> Labels:
+    """DBSCAN with radius c_t on distances (see `square_distances`); what it calls noise are clusters of one neuron."""
     from sklearn.cluster import DBSCAN  # slow to import, and seldom needed
 
     fitted = DBSCAN(eps=max(threshold, np.finfo(float).tiny), min_samples=smallest, metric="precomputed")
-    labels = fitted.fit(square_distances(clustering)).labels_.astype(int)
+    labels = fitted.fit(distances).labels_.astype(int)
     noise = labels < 0
     labels[noise] = labels.max(initial=-1) + 1 + np.arange(noise.sum())
     return by_first_member(labels)
@@ -73,7 +74,7 @@ def partition_agreement(a: Labels, b: Int[np.ndarray, " other"]) -> float:
     return float(adjusted_rand_score(a, b))
 
 
-def square_distances(clustering: Clustering) -> Float[np.ndarray, "neuron neuron"]:
+def square_distances(clustering: Clustering) -> Distances:
     """1 − |corr| as a square float32 matrix, zero on the diagonal; constant neurons are 1 from all others."""
     distances = np.abs(clustering.correlation, dtype=np.float32)
     np.subtract(1, distances, out=distances)

@@ -203,9 +203,8 @@ def redundancy(
             return Redundancy(run)
         check_room(store, held_memory(max_memory))
         with scratch(out, config, fresh=fresh) as folder:
-            general = finished_step(
-                folder, "general", lambda: _general(store, splits, settings, workers, progress, say)
-            )
+            manner = {"workers": workers, "max_memory": held_memory(max_memory), "folder": folder}
+            general = finished_step(folder, "general", lambda: _general(store, splits, settings, manner, progress, say))
             audit = audit_table([store]) if splits is None else splits.audit
             run = Run("redundancy", config, general.summary, {**general.tables, "audit": audit}, general.tensors)
             if splits is not None:
@@ -252,7 +251,7 @@ def _general(
     store: ActivationStore,
     splits: Splits | None,
     settings: Settings,
-    workers: Workers,
+    manner: Mapping[str, Any],
     progress: bool,
     say: Callable[[str], object],
 ) -> Run:
@@ -261,7 +260,7 @@ def _general(
     size = clustering_bytes(n_neurons, store.widths) / 1e9
     say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
     with tqdm(total=n_rows, unit=f" {store.unit}s", disable=None if progress else True, leave=False) as bar:
-        return general_redundancy(store, rows, settings, workers=workers, advance=bar.update)
+        return general_redundancy(store, rows, settings, advance=bar.update, **manner)
 
 
 def _training_rows(splits: Splits) -> Rows | None:

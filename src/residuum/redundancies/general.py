@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from jaxtyping import Float, Int
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.store import ActivationStore
 from residuum.engine import Workers
+from residuum.examples import MEMORY
 from residuum.maths.clustering import cluster_correlation, medoids, moments_correlation, random_members
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.partitions import cluster_windows
@@ -30,11 +32,14 @@ def general_redundancy(
     settings: Settings,
     *,
     workers: Workers = None,
+    max_memory: int = MEMORY,
+    folder: Path | None = None,
     advance: Callable[[int], object] = lambda words: None,
 ) -> Run:
     """All that one pass over a store's rows (all by default) tells of its layers and neurons.
 
-    The moments give way to the correlation, and that to the tree, so that never all three are held.
+    The moments give way to the correlation, and that to the tree, so that never all three are held. Clusters of other
+    methods than average linkage are kept in `folder` when they are found.
     """
     layout = NeuronLayout(tuple(store.widths), tuple(store.layers))
     moments = neuron_moments(store, rows, workers=workers, advance=advance)
@@ -45,6 +50,9 @@ def general_redundancy(
     del moments
     clustering = cluster_correlation(correlation, constant)
     partitions = Partitions(clustering, settings)
+    if partitions.slow_cells:
+        assert folder is not None, "there is a folder for what is slow to find"
+        partitions.find_others(folder, workers, max_memory)
     labels = [partitions.chosen(threshold) for threshold in settings.cuts]
     central = [medoids(correlation, own, constant) for own in labels]
     tables = {

@@ -2,38 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from residuum.costs import PARTITION_BYTES
+from residuum.engine import Engine, Workers, as_engine, run_tasks
+from residuum.files import whole_file
 from residuum.maths.clustering import Clustering, Labels
-from residuum.maths.partitions import dbscan_partition, kmeans_partition, partition_agreement
+from residuum.maths.partitions import (
+    Distances,
+    dbscan_partition,
+    kmeans_partition,
+    partition_agreement,
+    square_distances,
+)
 from residuum.redundancies.settings import METHODS, Settings
+from residuum.results import Run, finished_step
 
 AVERAGE, KMEANS, DBSCAN = METHODS
 
 
 @dataclass(frozen=True, eq=False)
 class Partitions:
-    """Partitions of the neurons by any method and threshold, each found once, when it is first asked for."""
+    """Partitions of the neurons by any method and threshold: those of average linkage, and the others once found."""
 
     clustering: Clustering
     settings: Settings
     _found: dict[tuple[str, float], Labels] = field(default_factory=dict, init=False, repr=False)
+
+    def find_others(self, folder: Path, workers: Workers, max_memory: int) -> None:
+        """Let k-means and DBSCAN cluster where they are asked for, each cell kept in `folder` when it is finished.
+
+        k-means finds as many clusters as average linkage does at c_t; DBSCAN's radius is c_t. Those workers of this
+        machine that may hold the distances at once read them from the folder.
+        """
+        names = {cell: f"{cell[0]}-{cell[1]:g}" for cell in self.slow_cells}
+        todo = [cell for cell, name in names.items() if not (folder / name / "result.json").exists()]
+        found = self._partitions(todo, folder, _that_fit(as_engine(workers), len(self.clustering.constant), max_memory))
+        for cell, name in names.items():
+            run = finished_step(folder, name, lambda: Run("redundancy", {}, {}, {}, {"labels": next(found)}))
+            self._found[cell] = run.tensors["labels"]
+
+    @property
+    def slow_cells(self) -> list[tuple[str, float]]:
+        """The methods and thresholds that the merge tree does not answer: those of tables, and that of the pictures."""
+        asked = [(method, threshold) for threshold, method in self.others]
+        looked_at = (self.settings.clusters, self.settings.focus)
+        every = dict.fromkeys([*asked, looked_at])
+        return [(method, threshold) for method, threshold in every if method != AVERAGE and threshold > 0]
+
+    def _partitions(self, cells: Sequence[tuple[str, float]], folder: Path, engine: Engine) -> Iterator[Labels]:
+        if not cells:
+            return
+        sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in cells}
+        arguments = [(method, threshold, sizes[threshold], self.settings.seed) for method, threshold in cells]
+        if engine.alone:
+            yield from run_tasks(lambda *cell: _partition(square_distances(self.clustering), *cell), arguments, engine)
+            return
+        path = folder.absolute() / "distances.npy"
+        with whole_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, square_distances(self.clustering))
+        yield from run_tasks(partial(_partition_there, path), arguments, engine)
+        path.unlink()
 
     def chosen(self, threshold: float) -> Labels:
         """The clusters that representatives stand for."""
         return self.labels(self.settings.clusters, threshold)
 
     def labels(self, method: str, threshold: float) -> Labels:
-        """The cluster of each neuron, counted from 0 in order of first member.
-
-        k-means finds as many clusters as average linkage does at c_t; DBSCAN's radius is c_t.
-        """
+        """The cluster of each neuron, counted from 0 in order of first member."""
         if method == AVERAGE or threshold == 0:
             return self.clustering.labels(threshold)
-        if (method, threshold) not in self._found:
-            self._found[method, threshold] = self._other(method, threshold)
         return self._found[method, threshold]
 
     @property
@@ -67,11 +112,22 @@ class Partitions:
         names = ["threshold", "method", "clusters", "clusters of method", "agreement"]
         return pd.DataFrame(rows, columns=pd.Index(names))
 
-    def _other(self, method: str, threshold: float) -> Labels:
-        if method == DBSCAN:
-            return dbscan_partition(self.clustering, threshold)
-        n_clusters = int(self.clustering.labels(threshold).max()) + 1
-        return kmeans_partition(self.clustering, n_clusters, self.settings.seed)
+
+def _that_fit(engine: Engine, n_neurons: int, max_memory: int) -> Engine:
+    """As many workers of this machine as may have the distances beside the correlation, which this process keeps."""
+    pairs = n_neurons**2
+    copies = max(1, (max_memory - 8 * pairs) // (PARTITION_BYTES * pairs))
+    return engine if engine.client else replace(engine, workers=min(engine.workers, copies))
+
+
+def _partition_there(path: Path, *cell: Any) -> Labels:
+    return _partition(np.load(path), *cell)
+
+
+def _partition(distances: Distances, method: str, threshold: float, n_clusters: int, seed: int) -> Labels:
+    if method == DBSCAN:
+        return dbscan_partition(distances, threshold)
+    return kmeans_partition(distances, n_clusters, seed)
 
 
 def _column(method: str, threshold: float) -> str:
