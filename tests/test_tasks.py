@@ -4,7 +4,7 @@ import datasets
 import pytest
 
 from residuum.corpus import Corpus
-from residuum.errors import CorpusError, SettingError
+from residuum.errors import CorpusError, DataError, SettingError
 from residuum.tasks import TASKS, Task, labels_of, named_task, read_task
 from residuum.tuning import problem_of
 
@@ -61,6 +61,15 @@ def test_numbers_of_a_regression_are_numbers(tmp_path):
     path = table(tmp_path / "a.tsv", [f"a {i}\tb {i}\t{i}" for i in range(10)], header="sentence1\tsentence2\tlabel")
     parts = read_task("stsb", path)
     assert all(isinstance(label, float) for label in labels_of(parts.train, TASKS["stsb"]))
+
+
+def test_numbers_are_no_classes_of_a_task_that_has_classes(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(f'{{"sentence": "a {i}", "label": {i % 2}.0}}' for i in range(40)), encoding="utf-8")
+    corpora = read_task("sentence", path)
+    assert problem_of(TASKS["sentence"], corpora.train).kind == "regression"
+    with pytest.raises(DataError, match="sst2 is about classes, but the labels of .+ take the task regression"):
+        problem_of(TASKS["sst2"], corpora.train)
 
 
 def test_the_hub_s_validation_part_is_used(monkeypatch):

@@ -11,7 +11,7 @@ from typing import Any
 
 from residuum.corpus import Corpus, candidate_pairs, read_corpus
 from residuum.corpus.detection import has_split
-from residuum.errors import CorpusError, MissingSplitError, SettingError
+from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
 
 SHARES = (0.8, 0.1, 0.1)
 """Train, development and test shares of a corpus that comes in one piece."""
@@ -152,7 +152,13 @@ def labels_of(corpus: Corpus, task: Task) -> list[Any]:
     """A task's labels of a corpus: a list for each sentence of a word task, one value for each of a sentence task."""
     if task.unit == "word":
         return corpus.word_labels(task.label or task.name)
-    return corpus.targets(task.label if task.label in corpus.sentence_labels else None)
+    found = corpus.targets(task.label if task.label in corpus.sentence_labels else None)
+    if task.hub is not None and not task.regression and any(isinstance(label, float) for label in found):
+        raise DataError(
+            f"{task.name} is about classes, but the labels of {corpus.name} are numbers with a decimal point; give "
+            "classes such as 0 and 1, or take the task regression."
+        )
+    return found
 
 
 def known_labels(corpus: Corpus, task: Task) -> list[Any]:

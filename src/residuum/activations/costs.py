@@ -47,22 +47,27 @@ def extraction_step(extraction: Extraction, engine: Engine) -> Step:
     together = extraction.corpus.n_words // len(groups)
     with threadpool_limits(engine.threads):
         first = _read_and_write(_sample(extraction, FIRST_WORDS))
-        sample = _sample(extraction, max(FIRST_WORDS, min(together, int(SECONDS / first))))
+        sample = _sample(extraction, max(FIRST_WORDS, min(together, int(SECONDS / sum(first)))))
         # Sentences are sorted by length in their group: the fewer, the more padding.
         padding = _tokens_a_word(_sample(extraction, together)) / _tokens_a_word(sample)
-        per_word = _read_and_write(sample) * padding
-    return extraction.step(engine, per_word * extraction.corpus.n_words)
+        reading, writing = _read_and_write(sample)
+        reading *= padding
+    # One process alone writes a group while it reads the next one.
+    beside = min(reading, writing) * (1 - 1 / len(groups)) if engine.alone else 0.0
+    return extraction.step(engine, (reading + writing - beside) * extraction.corpus.n_words)
 
 
-def _read_and_write(extraction: Extraction) -> float:
-    """Seconds a word."""
+def _read_and_write(extraction: Extraction) -> tuple[float, float]:
+    """Seconds a word of each."""
     start, text = time.perf_counter(), extraction.corpus
     reading = GroupReading.begin(extraction, _aligner(extraction), {0: Shard(0, len(text))}, Room())
     with only_first_layers(extraction.model, max(extraction.layers)), tempfile.TemporaryDirectory() as folder:
         extraction.fill(reading.alignments, reading.buffers)
+        read = time.perf_counter()
         for index, shard, tensors in extraction.finished(reading, [0]):
             write_shard(Path(folder), index, shard, tensors)
-    return (time.perf_counter() - start) / max(1, text.n_words)
+    n_words = max(1, text.n_words)
+    return (read - start) / n_words, (time.perf_counter() - read) / n_words
 
 
 def _tokens_a_word(extraction: Extraction) -> float:
