@@ -62,8 +62,10 @@ def test_tasks_of_the_same_examples_train_together_as_they_do_alone(store, bench
 
 def test_workers_are_fewer_where_memory_is_short_and_not_each_poorer(bench):
     whole = 4 * len(bench.splits.train) * bench.splits.layout.n_neurons
-    counts = [replace(bench, max_memory=n, workers=4).trainers.workers for n in (whole // 2, 3 * whole, 100 * whole)]
+    counts = [replace(bench, max_memory=n, workers=4).trainers(0).workers for n in (whole // 2, 3 * whole, 9 * whole)]
+    large = replace(bench, max_memory=9 * whole, workers=4).trainers(3 * whole // 24).workers
     assert counts == [1, 2, 4]
+    assert large == 2
     windows = [replace(bench, max_memory=whole // 2, workers=n).outline("train").window for n in (1, 4)]
     assert windows[0] == windows[1], "what is learnt depends on the number of workers"
 
@@ -79,7 +81,7 @@ def test_probes_that_take_more_than_their_share_of_the_memory_learn_one_after_th
     for one, other in zip(tight.train(probes), bench.train(probes), strict=True):
         assert one.probe is other.probe
         np.testing.assert_allclose(one.weight, other.weight, atol=1e-5)
-    with pytest.raises(MemoryLimitError, match=f"A probe of {most} weights .+ fewer layers"):
+    with pytest.raises(MemoryLimitError, match=f"A probe of {most} weights .+ fewer neurons at once"):
         replace(bench, max_memory=8 * 24 * most - 8).train(probes)
 
 

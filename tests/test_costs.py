@@ -170,7 +170,14 @@ def weights_of_step(n_neurons, widths, rows, batch, threads, *, picked=False):
 
 @pytest.mark.parametrize("picked", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "batch", "widths"), [(6, 32, (16, 16, 48)), (1, 32, (16,)), (130, 600, (3000, 3000, 3000, 9000))]
+    ("rows", "batch", "widths"),
+    [
+        (6, 32, (16, 16, 48)),
+        (1, 32, (16,)),
+        (3, 32, (9000,)),
+        (2, 32, (9001, 9001)),
+        (130, 600, (3000, 3000, 3000, 9000)),
+    ],
 )
 def test_a_sample_of_a_battery_stands_for_all_its_weights_and_words(picked, rows, batch, widths, monkeypatch):
     clock = Clock()
@@ -243,10 +250,10 @@ def test_clusters_of_other_methods_are_counted_once_for_each_threshold(store, mo
     names = {step.name: step.tasks for step in redundancy_cost(store, clusters="kmeans", **settings).steps}
     assert names == {"correlation": 1, "clustering": 1, "k-means": 3, "DBSCAN": 2}
     monkeypatch.setattr("residuum.costs._quickest", lambda work, times=3: 1.0)
-    slow, quick = partition_steps(8000, [0.5, 0.75], [0.5])
+    slow, quick = partition_steps(8000, [0.5, 0.75], [0.5], ONE, 100 * 8000**2)
     assert slow.seconds == pytest.approx(64 * (4000 + 2000) / 125)
     assert quick.seconds == pytest.approx(64)
-    assert slow.memory == quick.memory == 8 * 8000**2
+    assert (slow.memory, slow.beside, slow.at_once) == (20 * 8000**2, 8 * 8000**2, 4)
 
 
 def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies_half_of_the_words(store, monkeypatch):

@@ -4,7 +4,11 @@ import pytest
 from typer.testing import CliRunner
 
 from made_stores import conllu, known_data
+from residuum.activations.extraction import extract
 from residuum.cli import app
+from residuum.corpus import Corpus
+from residuum.errors import CorpusError
+from residuum.models import load_model
 
 DATA = known_data(60)
 QUICK = "--epochs 1 --device cpu"
@@ -37,5 +41,19 @@ def test_a_command_names_the_option_that_lets_words_be_lost_and_has_it(command, 
     said = " ".join(str(refused.exception).split())
     assert "words are lost" in said, refused.output
     assert "allow it with --max-loss 0." in said
-    allowed = CliRunner().invoke(app, [*line, "--out", str(tmp_path / "allowed"), "--max-loss", "0.5"])
-    assert allowed.exit_code == 0, allowed.output + str(allowed.exception)
+    for more in (["--estimate"], []):
+        allowed = CliRunner().invoke(app, [*line, "--out", str(tmp_path / "allowed"), "--max-loss", "0.5", *more])
+        assert allowed.exit_code == 0, allowed.output + str(allowed.exception)
+
+
+def test_what_was_read_with_losses_is_not_taken_for_what_has_none(tiny_folder, tmp_path):
+    corpus = Corpus("holes", [["fox", "\u200b"], ["dog"]])
+    model = load_model(tiny_folder("bert"))
+    assert extract(model, corpus, tmp_path / "acts", max_loss=0.5).n_rows == 2
+    with pytest.raises(CorpusError, match="1 of 3 words are lost"):
+        extract(model, corpus, tmp_path / "acts")
+
+
+def test_a_text_of_which_nothing_is_left_is_refused(tiny_folder, tmp_path):
+    with pytest.raises(CorpusError, match="All 2 words are lost, so that nothing is left"):
+        extract(load_model(tiny_folder("bert")), Corpus("holes", [["\u200b"]] * 2), tmp_path / "acts", max_loss=1)

@@ -68,7 +68,7 @@ def test_numbers_are_no_classes_of_a_task_that_has_classes(tmp_path):
     path.write_text("\n".join(f'{{"sentence": "a {i}", "label": {i % 2}.0}}' for i in range(40)), encoding="utf-8")
     corpora = read_task("sentence", path)
     assert problem_of(TASKS["sentence"], corpora.train).kind == "regression"
-    with pytest.raises(DataError, match="sst2 is about classes, but the labels of .+ take the task regression"):
+    with pytest.raises(DataError, match="sst2 is about classes, but the labels of .+ such as 0.0; write them as whole"):
         problem_of(TASKS["sst2"], corpora.train)
 
 

@@ -173,6 +173,13 @@ class Audit:
                 f"{_round_up(self.lost / total_words)}."
             )
 
+    def check_rest(self) -> None:
+        """Fail where not one word is left."""
+        if self.lost == self.words > 0:
+            raise CorpusError(
+                f"All {self.words:,} words are lost, so that nothing is left: {'; '.join(self.examples)}."
+            )
+
     def __str__(self) -> str:
         counts = [
             f"{self.words:,} words in {self.sentences:,} sentences",

@@ -13,7 +13,7 @@ import xxhash
 from jaxtyping import Float, Int
 from threadpoolctl import threadpool_limits
 
-from residuum.costs import size
+from residuum.costs import exactly
 from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.errors import MemoryLimitError, SettingError
 from residuum.examples import MEMORY, PARTS, Examples, Splits
@@ -47,8 +47,8 @@ TASK, CONTROL = "task", "control"
 """The names of a battery's targets: the labels themselves, and a random label for each word type."""
 FEW_STEPS, MORE_STEPS = 4, 14
 """The steps whose difference tells the speed of training."""
-MOST_COLUMNS, MOST_ROWS, MOST_WORDS = 20_000, 64, 256
-"""The neurons (of all probes together), the classes and the largest batch that it is measured with."""
+MOST_COLUMNS, MOST_ROWS, MOST_WORDS, MOST_BYTES = 20_000, 64, 256, 80_000_000
+"""The neurons (of all probes together), classes, batch and bytes of features that it is measured with, at most."""
 CELL_WEIGHTS = 1_000_000
 """Weights that are worth a task of their own: the words that it gathers for them cost little beside these."""
 SHARE_OF_WEIGHTS = 8
@@ -155,7 +155,7 @@ class Bench:
     def make_room(self, n_bytes: int) -> None:
         """Let go of all features, to be read again, where so many bytes beside them exceed the memory."""
         held = sum(features.nbytes for features in self._held.values() if isinstance(features, np.ndarray))
-        if held + n_bytes > self.max_memory:
+        if held + n_bytes > features_memory(self.max_memory):
             self._held.clear()
 
     def outline(self, part: str) -> Features:
@@ -187,7 +187,7 @@ class Bench:
             return [done for own in groups for done in train_probes(self.features("train"), targets, own, self.recipe)]
         n_weights = [self._n_weights(probe, targets) for probe in probes]
         cells = probe_cells(probes, n_weights, min(CELL_WEIGHTS, self._most_weights(n_weights)))
-        engine = self.trainers
+        engine = self.trainers(max(sum(n_weights[i] for i in cell) for cell in cells))
         if engine.alone:
             task = partial(train_probes, self.features("train"))
         else:
@@ -267,29 +267,33 @@ class Bench:
         n_examples = len(self.splits.train)
         n_weights = sum(self._n_weights(probe, self.targets) for probe in probes)
         steps = self.recipe.epochs * -(-n_examples // self.recipe.batch_size)
+        groups = self.groups(probes, self.targets)
         by_kind = [[probe for probe in probes if isinstance(probe.neurons, np.ndarray) == kind] for kind in (0, 1)]
         return Estimate(
             n_probes=len(probes),
             n_examples=n_examples,
             n_weights=n_weights,
-            n_bytes=battery_bytes(self.outline("train"), self.targets, probes),
+            n_bytes=max(battery_bytes(self.outline("train"), self.targets, own) for own in groups),
             seconds=steps * sum(self._step_seconds(own) for own in by_kind if own),
         )
 
-    @property
-    def trainers(self) -> Engine:
-        """As many of this machine's workers as may hold the training part at once; each of a cluster has its own room.
+    def trainers(self, most_weights: int = CELL_WEIGHTS) -> Engine:
+        """As many of this machine's workers as may hold the training part, and a cell of so many weights, at once.
 
-        They are fewer where memory is short, and not given less each: the windows decide what is learnt.
+        They are fewer where memory is short, and not given less each: the windows decide what is learnt. Each worker of
+        a cluster has its own room.
         """
         engine = as_engine(self.workers)
-        return engine if engine.client else replace(engine, workers=min(engine.workers, self._copies))
-
-    @property
-    def _copies(self) -> int:
-        """How often the training part (a window of it, where it is long) fits the memory."""
-        held = min(4 * len(self.splits.train) * self.splits.layout.n_neurons, self._room("train"))
-        return copies_that_fit(held, self.max_memory)
+        if engine.client:
+            return engine
+        # The training part is a window of it where it is long; the other two are held here.
+        held = {
+            part: min(4 * len(self._examples(part)) * self.splits.layout.n_neurons, self._room(part)) for part in PARTS
+        }
+        here = held["dev"] + held["test"]
+        return replace(
+            engine, workers=min(engine.workers, copies_that_fit(held["train"], most_weights, self.max_memory - here))
+        )
 
     @cached_property
     def _held(self) -> dict[str, Features]:
@@ -304,11 +308,11 @@ class Bench:
         """How many weights may learn at once, with copies; an error where one of the probes alone has more."""
         each = TRAINING_BYTES + 4 * copies
         most = (self.max_memory - features_memory(self.max_memory)) // each
-        if (largest := max(n_weights)) > most:
+        if (largest := max(n_weights, default=0)) > most:
             raise MemoryLimitError(
-                f"A probe of {largest:,} weights needs {size(each * largest)} while it learns, more than the "
-                f"1/{SHARE_OF_WEIGHTS} of the memory that is for probes ({size(self.max_memory)} in all). Allow more "
-                "(--max-memory), or probe fewer layers (--layers)."
+                f"A probe of {largest:,} weights needs {exactly(each * largest)} while it learns, but of the "
+                f"{exactly(self.max_memory)} that --max-memory allows 1/{SHARE_OF_WEIGHTS} is for that. Allow more, or "
+                "probe fewer neurons at once."
             )
         return most
 
@@ -341,10 +345,9 @@ def features_memory(max_memory: int) -> int:
     return max_memory - max_memory // SHARE_OF_WEIGHTS
 
 
-def copies_that_fit(held: int, max_memory: int) -> int:
-    """How many processes may hold so many bytes of features each, and a cell of probes; one may always."""
-    learning = min(TRAINING_BYTES * CELL_WEIGHTS, max_memory // SHARE_OF_WEIGHTS)
-    return max(1, max_memory // max(1, held + learning))
+def copies_that_fit(held: int, n_weights: int, max_memory: int) -> int:
+    """How many processes may hold so many bytes of features each, and so many weights that learn; one may always."""
+    return max(1, max_memory // max(1, held + TRAINING_BYTES * n_weights))
 
 
 def same_examples(a: Splits, b: Splits) -> bool:
@@ -466,10 +469,11 @@ def step_seconds(
     Sets of whole layers are read where they stand, those of neurons `picked` one by one are copied.
     """
     every = -(-sum(widths) // MOST_COLUMNS)
-    sampled = [min(width, MOST_COLUMNS) for width in sorted(widths)[every // 2 :: every]]
+    first = min(every // 2, len(widths) - 1)
+    sampled = [min(width, MOST_COLUMNS) for width in sorted(widths)[first::every]]
     share = sum(sampled) / sum(widths)
-    n_rows, n_words = min(rows, MOST_ROWS), min(batch, MOST_WORDS)
-    rng, n_columns = np.random.default_rng(0), max(*sampled, round(share * n_neurons))
+    rng, n_columns = np.random.default_rng(0), max(*sampled, min(MOST_COLUMNS, round(share * n_neurons)))
+    n_rows, n_words = min(rows, MOST_ROWS), min(batch, MOST_WORDS, MOST_BYTES // (4 * MORE_STEPS * n_columns))
     x = rng.standard_normal((MORE_STEPS * n_words, n_columns), dtype=np.float32)
     values = rng.integers(0, n_rows, len(x)) if n_rows > 1 else x[:, 0]
     classes = tuple(map(str, range(n_rows))) if n_rows > 1 else ()

@@ -26,8 +26,9 @@ TREE_NEURONS, TREE_WORDS = 5000, 2000
 """Neurons that are clustered, at most, to measure the speed of clustering, and the words that correlate them."""
 TREE_GROWTH = 2.2
 """The power of their number with which that grows beyond: the square, and correlations ever farther from a cache."""
-PARTITIONED, PARTITION_BYTES = 1000, 8
-"""Neurons, at most, that k-means and DBSCAN are measured with; and bytes of a pair of neurons that they work on."""
+PARTITIONED, PARTITION_BYTES, CORRELATION_BYTES = 1000, 20, 8
+"""Neurons, at most, that k-means and DBSCAN are measured with; bytes of a pair of neurons that they hold, and that the
+process which asks for them keeps."""
 SCATTER = 1 << 27
 """Bytes of sums that the speed of summing is measured with, at most: more than a cache holds."""
 MORE = 3
@@ -115,8 +116,8 @@ def within(cost: Cost, limit: int | None, remedy: str = "Allow more, or give it 
     if limit is None or held <= limit:
         return cost
     raise MemoryLimitError(
-        f"The step {step.name!r} of {cost.what} needs {_exactly(held)} of memory, but --max-memory allows "
-        f"{_exactly(limit)}. {remedy}."
+        f"The step {step.name!r} of {cost.what} needs {exactly(held)} of memory, but --max-memory allows "
+        f"{exactly(limit)}. {remedy}."
     )
 
 
@@ -136,7 +137,7 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:.0f} MB"
 
 
-def _exactly(n_bytes: float) -> str:
+def exactly(n_bytes: float) -> str:
     """Bytes with so many digits that two that differ are told apart."""
     return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
@@ -219,23 +220,35 @@ def clustering_step(n_neurons: int, memory: int) -> Step:
     return Step("clustering", seconds * (n_neurons / few) ** TREE_GROWTH, memory=memory)
 
 
-def partition_steps(n_neurons: int, kmeans: Sequence[float], dbscan: Sequence[float]) -> list[Step]:
+def partitions_at_once(n_neurons: int, max_memory: int) -> int:
+    """How many processes may have the distances of neurons beside the one that keeps their correlation; one may."""
+    pairs = n_neurons**2
+    return max(1, (max_memory - CORRELATION_BYTES * pairs) // (PARTITION_BYTES * pairs))
+
+
+def partition_steps(
+    n_neurons: int, kmeans: Sequence[float], dbscan: Sequence[float], engine: Engine, max_memory: int
+) -> list[Step]:
     """k-means and DBSCAN at some thresholds, a task each: of clusters that are not known yet, the most they can be.
 
     k-means grows with the square of the neurons and with the clusters, DBSCAN with the square of the neurons.
     """
     few = min(PARTITIONED, n_neurons)
     clustering = cluster_correlation(_layered_correlation(few), np.zeros(few, dtype=bool))
-    n_clusters = -(-few // 8)
-    slow = _quickest(lambda: kmeans_partition(square_distances(clustering), n_clusters), 2) / (few**2 * n_clusters)
-    quick = _quickest(lambda: dbscan_partition(square_distances(clustering), 0.5), 2) / few**2
-    pairs = n_neurons**2
+    n_clusters, pairs = -(-few // 8), n_neurons**2
+    import sklearn.cluster  # noqa: F401 - before its threads are limited
+
+    with threadpool_limits(engine.threads):
+        slow = _quickest(lambda: kmeans_partition(square_distances(clustering), n_clusters), 2) / (few**2 * n_clusters)
+        quick = _quickest(lambda: dbscan_partition(square_distances(clustering), 0.5), 2) / few**2
     most = sum(max(1, round((1 - threshold) * n_neurons)) for threshold in kmeans)
-    steps = [
-        Step("k-means", slow * pairs * most, len(kmeans), memory=PARTITION_BYTES * pairs),
-        Step("DBSCAN", quick * pairs * len(dbscan), len(dbscan), memory=PARTITION_BYTES * pairs),
-    ]
-    return [step for step in steps if step.tasks]
+    seconds = {"k-means": (slow * pairs * most, len(kmeans)), "DBSCAN": (quick * pairs * len(dbscan), len(dbscan))}
+    held = {
+        "memory": PARTITION_BYTES * pairs,
+        "beside": CORRELATION_BYTES * pairs,
+        "at_once": None if engine.client else partitions_at_once(n_neurons, max_memory),
+    }
+    return [Step(name, *work, **held) for name, work in seconds.items() if work[1]]
 
 
 def _layered_correlation(n_neurons: int, n_layers: int = 8) -> np.ndarray:

@@ -142,7 +142,7 @@ def examples(store: ActivationStore, labels: Sequence[Any]) -> Examples:
     if not rows.size:
         raise CorpusError(f"None of the {len(flat)} {store.unit}s of {store.path} has a label; expected at least two.")
     kept = [flat[row] for row in rows.tolist()]
-    values = np.array(kept, np.float64) if _are_numbers(kept) else tuple(map(str, kept))
+    values = np.array(kept, np.float64) if are_numbers(kept) else tuple(map(str, kept))
     return Examples(store, rows, values, n_unlabelled=len(flat) - len(kept))
 
 
@@ -399,7 +399,7 @@ def _word_labels(store: ActivationStore, labels: Sequence[Sequence[Any]]) -> lis
     return [labels[s][w] for s, w in store.row_words.tolist()]
 
 
-def _are_numbers(labels: Sequence[Any]) -> bool:
+def are_numbers(labels: Sequence[Any]) -> bool:
     """Whole numbers alone are names of classes."""
     numeric = all(isinstance(label, int | float | np.number) and not isinstance(label, bool) for label in labels)
     return numeric and any(isinstance(label, float | np.floating) for label in labels)

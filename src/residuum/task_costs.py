@@ -16,7 +16,7 @@ from residuum.batteries import CELL_WEIGHTS, SHARE_OF_WEIGHTS, copies_that_fit, 
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step, partition_steps
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
-from residuum.examples import Splits, held_memory, labelled_splits, opened, whole_store
+from residuum.examples import Splits, are_numbers, held_memory, labelled_splits, opened, whole_store
 from residuum.maths.description_length import FRACTIONS
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import TRAINING_BYTES, Recipe
@@ -95,7 +95,7 @@ def redundancy_cost(
     steps = [
         moments_step("correlation", layout.widths, sum(found.rows), tasks, engine, "float32"),
         clustering_step(n, 16 * n**2),
-        *_partitions(n, clusters, [*thresholds, focus], agreement),
+        *_partitions(n, clusters, [*thresholds, focus], agreement, engine, held_memory(max_memory)),
     ]
     if task is not None:
         training = Training(found, recipe or Recipe(), held_memory(max_memory), engine)
@@ -110,10 +110,14 @@ def redundancy_cost(
     return Cost(found.name, (*found.reading, *steps), engine.width, engine.client is not None)
 
 
-def _partitions(n: int, clusters: str, thresholds: Sequence[float], agreement: Sequence[float]) -> list[Step]:
+def _partitions(
+    n: int, clusters: str, thresholds: Sequence[float], agreement: Sequence[float], engine: Engine, max_memory: int
+) -> list[Step]:
     """What clusters of other methods than average linkage take, at each threshold once."""
     asked = {name: {*agreement, *(thresholds if clusters == name else ())} - {0.0} for name in ("kmeans", "dbscan")}
-    return partition_steps(n, sorted(asked["kmeans"]), sorted(asked["dbscan"])) if any(asked.values()) else []
+    if not any(asked.values()):
+        return []
+    return partition_steps(n, sorted(asked["kmeans"]), sorted(asked["dbscan"]), engine, max_memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +137,15 @@ class Training:
         rows, batch = max(self.data.n_classes, 1) * targets, self.recipe.batch_size
         n_weights = seeds * sum(rows * (width + 1) for width in widths)
         batches = self.recipe.epochs * -(-self.data.n_train // batch) + self._scored / batch
-        cells = seeds * -(-n_weights // (seeds * CELL_WEIGHTS))
+        cells = seeds * min(len(widths) * targets, -(-n_weights // (seeds * CELL_WEIGHTS)))
+        largest = max(widths) * max(self.data.n_classes, 1)
         n_neurons, threads = self.data.layout.n_neurons, self.engine.threads
         return Step(
             name,
             batches * seeds * step_seconds(n_neurons, tuple(widths), rows, batch, threads, picked=picked),
             1 if self.engine.alone else cells,
             memory=self.held + self._learning(n_weights if self.engine.alone else n_weights // cells),
-            at_once=None if self.engine.client else self._copies(self.held),
+            at_once=None if self.engine.client else self._copies(max(largest, n_weights // cells)),
         )
 
     @property
@@ -172,10 +177,10 @@ class Training:
         kept = self.step("", [max(1, n // 10)], seeds, targets, picked=True)
         return replace(searched, seconds=searched.seconds + kept.seconds)
 
-    def _copies(self, held: int) -> int:
-        """How many workers may hold the training part at once, of all three parts that take so many bytes."""
-        training = held * self.data.n_train // max(1, self.data.n_examples)
-        return copies_that_fit(training, self.max_memory)
+    def _copies(self, n_weights: int) -> int:
+        """How many workers may hold the training part, and so many weights, at once; the other parts are held here."""
+        training = self.held * self.data.n_train // max(1, self.data.n_examples)
+        return copies_that_fit(training, n_weights, self.max_memory - (self.held - training))
 
     def _learning(self, n_weights: int) -> int:
         """The bytes of weights that learn together: all of them, or as many as may be."""
@@ -252,7 +257,7 @@ def _of_corpora(
     parts = [corpus for _, corpus in corpora.items()]
     extractions = [Extraction.of(model, corpus, layers, Settings(unit=task.unit)) for corpus in parts]
     labels = [known_labels(corpus, task) for corpus in parts]
-    classes = 0 if task.regression else len(set(labels[0]))
+    classes = 0 if task.regression or are_numbers(labels[0]) else len(set(labels[0]))
     layout = _layout(model, extractions[0].layers)
     return LabelledData(
         _name(model.name, task.name, len(labels[0]), task.unit, layout),

@@ -153,10 +153,15 @@ def labels_of(corpus: Corpus, task: Task) -> list[Any]:
     if task.unit == "word":
         return corpus.word_labels(task.label or task.name)
     found = corpus.targets(task.label if task.label in corpus.sentence_labels else None)
-    if task.hub is not None and not task.regression and any(isinstance(label, float) for label in found):
+    numbers = [label for label in found if isinstance(label, float)]
+    if numbers and task.hub is not None and not task.regression:
+        whole = all(number.is_integer() for number in numbers)
+        remedy = (
+            "write them as whole numbers (tables with gaps store these so)" if whole else "take the task regression"
+        )
         raise DataError(
-            f"{task.name} is about classes, but the labels of {corpus.name} are numbers with a decimal point; give "
-            "classes such as 0 and 1, or take the task regression."
+            f"{task.name} is about classes, but the labels of {corpus.name} are numbers with a decimal point, such as "
+            f"{numbers[0]}; {remedy}."
         )
     return found
 

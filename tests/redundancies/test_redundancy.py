@@ -9,7 +9,7 @@ import pytest
 from made_stores import broken_store, made_store
 from residuum import redundancies
 from residuum.corpus import Corpus
-from residuum.errors import DataError, SettingError, StoreError
+from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
 from residuum.files import read_json
 from residuum.maths.clustering import cluster_neurons
 from residuum.maths.probing import Recipe
@@ -166,12 +166,37 @@ def test_a_killed_sweep_of_clusters_goes_on_with_those_that_are_left(labelled, t
     pd.testing.assert_frame_equal(resumed.neurons, redundancy(labelled[0], **settings).neurons)
 
 
+def test_thresholds_that_are_written_alike_are_one(labelled):
+    cuts = {"thresholds": tuple(np.arange(0.1, 1, 0.1)), "agreement": (0.3,)}
+    plain = {"thresholds": tuple(round(0.1 * i, 1) for i in range(1, 10)), "agreement": (0.3,)}
+    found, expected = (redundancy(labelled[0], clusters="kmeans", progress=False, **own) for own in (cuts, plain))
+    pd.testing.assert_frame_equal(found.frame, expected.frame)
+    pd.testing.assert_frame_equal(found.neurons, expected.neurons)
+
+
+def test_k_means_that_does_not_fit_the_memory_is_refused(labelled):
+    settings = {"thresholds": (0.3,), "progress": False, "max_memory": 20 * 16**2}
+    redundancy(labelled[0], **settings)
+    with pytest.raises(MemoryLimitError, match="28 bytes for each pair"):
+        redundancy(labelled[0], clusters="kmeans", **settings)
+
+
+def test_distances_are_gone_when_the_workers_are_done(labelled, tmp_path):
+    from residuum.activations.correlation import cluster_store
+    from residuum.redundancies.partitions import Partitions
+    from residuum.redundancies.settings import Settings
+
+    found = Partitions(cluster_store(labelled[0]), Settings(agreement=(0.3, 0.5)))
+    found.find_others(tmp_path, 2, 1 << 30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dbscan-0.3", "dbscan-0.5", "kmeans-0.3", "kmeans-0.5"]
+
+
 def test_workers_that_cannot_hold_the_distances_at_once_are_fewer():
     from residuum.engine import Engine
     from residuum.redundancies.partitions import _that_fit
 
     n = 1000
-    counts = [_that_fit(Engine(4), n, memory * n**2).workers for memory in (16, 24, 32, 400)]
+    counts = [_that_fit(Engine(4), n, memory * n**2).workers for memory in (28, 48, 68, 400)]
     assert counts == [1, 2, 3, 4]
 
 

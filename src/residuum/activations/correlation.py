@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
-from residuum.costs import Cost, Step, within
+from residuum.costs import CORRELATION_BYTES, PARTITION_BYTES, Cost, Step, within
 from residuum.engine import Workers, as_engine, cut_into_tasks, reduce_tasks
 from residuum.maths import clustering
 from residuum.maths.clustering import Clustering, Labels, cluster_correlation, moments_correlation
@@ -91,9 +91,13 @@ def clustering_bytes(n_neurons: int, widths: Sequence[int]) -> int:
     return square + max(moments, square)  # scipy's linkage works on a copy of the condensed distances
 
 
-def check_room(store: ActivationStore, max_memory: int) -> None:
-    """Raise an error before anything is clustered where the neurons of a store are too many for the memory."""
+def check_room(store: ActivationStore, max_memory: int, *, slow: bool = False) -> None:
+    """Raise an error before anything is clustered where the neurons of a store are too many for the memory.
+
+    `slow` is whether k-means or DBSCAN cluster them, too.
+    """
     n_neurons = sum(store.widths)
-    step = Step("clustering", 0.0, memory=clustering_bytes(n_neurons, store.widths))
-    remedy = "Allow more (16 bytes for each pair of neurons), or cluster fewer layers (--layers)"
+    each = PARTITION_BYTES + CORRELATION_BYTES if slow else 16
+    step = Step("clustering", 0.0, memory=max(each * n_neurons**2, clustering_bytes(n_neurons, store.widths)))
+    remedy = f"Allow more ({each} bytes for each pair of neurons), or cluster fewer layers (--layers)"
     within(Cost(f"{n_neurons:,} neurons of {store.name}", (step,)), max_memory, remedy)

@@ -199,6 +199,9 @@ class Extraction:
             for found in read(writer, engine, groups, bar):
                 audit = sum((found[i] for i in found if i in missing), audit)
                 audit.check(max_loss, self.corpus.n_words)
+        audit.check(max_loss, self.corpus.n_words)  # of what was finished before, too
+        if self.settings.unit == "word":
+            audit.check_rest()
 
     def _read_here(
         self, writer: StoreWriter, engine: Engine, groups: Sequence[Sequence[int]], bar: tqdm

@@ -127,7 +127,8 @@ class LiveActivations:
 
     def _run(self, first: int, stop: int) -> tuple[list[Alignment], Buffers]:
         extraction, corpus = self.extraction, self.extraction.corpus
-        self.audit.check(self.max_loss, corpus.n_words)
+        if self.max_loss < 1:  # else nothing can be refused, and all words need not be aligned for it
+            self.audit.check(self.max_loss, corpus.n_words)
         alignments = extraction.align(self._aligner, first, stop)
         buffers = extraction.buffers(alignments, Room())
         with only_first_layers(extraction.model, max(extraction.layers)):

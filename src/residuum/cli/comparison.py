@@ -91,14 +91,13 @@ def compare(
         "null": null,
         "sample": sample,
         "max_memory": gigabytes(max_memory),
-        "max_loss": max_loss,
         **options,
     }
     with opened_engine(engine, workers, scheduler) as where:
         if estimate:
             typer.echo(str(compare_cost(things, text, workers=where, **settings)))
             return
-        result = run(things, text, out=out, seed=seed, workers=where, fresh=fresh, **settings)
+        result = run(things, text, out=out, seed=seed, workers=where, max_loss=max_loss, fresh=fresh, **settings)
     with result.looked_at():
         for key, value in result.run.summary.items():
             typer.echo(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}")

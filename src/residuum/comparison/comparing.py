@@ -151,7 +151,6 @@ def compare_cost(
     products: str = "float64",
     workers: Workers = None,
     max_memory: int | None = None,
-    max_loss: float = 0.0,
     times: float = 1.0,
     **options: Any,
 ) -> Cost:
@@ -159,7 +158,7 @@ def compare_cost(
 
     `times` is how much longer the text will be than the one that is given, where that is a sample.
     """
-    activations, chosen, _ = _checked(sources, corpus, measures, options, max_memory, max_loss)
+    activations, chosen, _ = _checked(sources, corpus, measures, options, max_memory, max_loss=1.0)
     plan = Plan(
         sources=list(activations),
         groups=cut_into_groups(rows_of_sentences(activations[0]), groups),

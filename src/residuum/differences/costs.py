@@ -116,7 +116,7 @@ class _Trial:
 
         model = as_model(source.thing, device=self.device, attention=self.attention)
         few = [replace(text, corpus=text.corpus.select(spread(len(text.corpus), SENTENCES))) for text in self.texts]
-        loaded, options = replace(source, thing=model), {"layers": self.layers, "progress": False}
+        loaded, options = replace(source, thing=model), {"layers": self.layers, "max_loss": 1.0, "progress": False}
         (read,) = read_models([loaded], few, self.folder, attention=self.attention, **options)
         steps = [
             extraction_step(Extraction.of(model, text.corpus, self.layers, settings), self.engine)
@@ -178,9 +178,9 @@ class _Probing:
         few = [max(1, round(share * n)) for share in self.shares for _ in ("top", "bottom")]
         rungs = [max(1, round(share * n)) for shares in ROUNDS for share in shares]
         return [
-            training.step(f"probes of {task}", [*layout.widths, n] * targets, self.seeds),
-            training.step(f"neurons of {task}", few, self.seeds),
-            training.step(f"fewest neurons of {task}", rungs, 1),
+            training.step(f"probes of {task}", [*layout.widths, n], self.seeds, targets),
+            training.step(f"neurons of {task}", few, self.seeds, picked=True),
+            training.step(f"fewest neurons of {task}", rungs, 1, picked=True),
         ]
 
 

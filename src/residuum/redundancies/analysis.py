@@ -183,7 +183,8 @@ def redundancy(
     the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are options of `labelled_splits`
     (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
     """
-    cutting = (tuple(map(float, thresholds)), representatives, float(focus), pictures, tuple(map(float, agreement)))
+    cuts, compared = ([float(f"{value:g}") for value in given] for given in (thresholds, agreement))  # as tables say
+    cutting = (tuple(cuts), representatives, float(f"{focus:g}"), pictures, tuple(compared))
     settings = Settings(*cutting, keep, keep_layers, clusters, seeds, seed)
     plan = ProbePlan.of(penalty, recipe, held_memory(max_memory), workers)
     with activations_folder(activations, out) as place:
@@ -201,7 +202,7 @@ def redundancy(
         config = _config(store, splits, twin, settings, plan)
         if out is not None and (run := finished_run(out, "redundancy", config, fresh=fresh)):
             return Redundancy(run)
-        check_room(store, held_memory(max_memory))
+        check_room(store, held_memory(max_memory), slow=clusters != "average" or bool(settings.agreement))
         with scratch(out, config, fresh=fresh) as folder:
             manner = {"workers": workers, "max_memory": held_memory(max_memory), "folder": folder}
             general = finished_step(folder, "general", lambda: _general(store, splits, settings, manner, progress, say))

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
-from residuum.costs import PARTITION_BYTES
+from residuum.costs import partitions_at_once
 from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.files import whole_file
 from residuum.maths.clustering import Clustering, Labels
@@ -23,7 +24,7 @@ from residuum.maths.partitions import (
     square_distances,
 )
 from residuum.redundancies.settings import METHODS, Settings
-from residuum.results import Run, finished_step
+from residuum.results import Run, read_run, write_run
 
 AVERAGE, KMEANS, DBSCAN = METHODS
 
@@ -42,34 +43,38 @@ class Partitions:
         k-means finds as many clusters as average linkage does at c_t; DBSCAN's radius is c_t. Those workers of this
         machine that may hold the distances at once read them from the folder.
         """
-        names = {cell: f"{cell[0]}-{cell[1]:g}" for cell in self.slow_cells}
-        todo = [cell for cell, name in names.items() if not (folder / name / "result.json").exists()]
-        found = self._partitions(todo, folder, _that_fit(as_engine(workers), len(self.clustering.constant), max_memory))
-        for cell, name in names.items():
-            run = finished_step(folder, name, lambda: Run("redundancy", {}, {}, {}, {"labels": next(found)}))
-            self._found[cell] = run.tensors["labels"]
+        places = {cell: folder / f"{cell[0]}-{cell[1]!r}" for cell in self.slow_cells}
+        todo = [cell for cell, place in places.items() if not (place / "result.json").exists()]
+        engine = _that_fit(as_engine(workers), len(self.clustering.constant), max_memory)
+        for cell, labels in zip(todo, self._partitions(todo, folder, engine), strict=True):
+            write_run(places[cell], Run("redundancy", {}, {}, {}, {"labels": labels}))
+        self._found.update({cell: read_run(place).tensors["labels"] for cell, place in places.items()})
 
     @property
     def slow_cells(self) -> list[tuple[str, float]]:
         """The methods and thresholds that the merge tree does not answer: those of tables, and that of the pictures."""
         asked = [(method, threshold) for threshold, method in self.others]
-        looked_at = (self.settings.clusters, self.settings.focus)
-        every = dict.fromkeys([*asked, looked_at])
+        looked_at = [(self.settings.clusters, self.settings.focus)] if self.settings.pictures else []
+        every = dict.fromkeys([*asked, *looked_at])
         return [(method, threshold) for method, threshold in every if method != AVERAGE and threshold > 0]
 
     def _partitions(self, cells: Sequence[tuple[str, float]], folder: Path, engine: Engine) -> Iterator[Labels]:
         if not cells:
             return
+        import sklearn.cluster  # noqa: F401 - here, because only threads of libraries that are there can be limited
+
         sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in cells}
         arguments = [(method, threshold, sizes[threshold], self.settings.seed) for method, threshold in cells]
         if engine.alone:
             yield from run_tasks(lambda *cell: _partition(square_distances(self.clustering), *cell), arguments, engine)
             return
         path = folder.absolute() / "distances.npy"
-        with whole_file(path) as temporary, temporary.open("wb") as file:
-            np.save(file, square_distances(self.clustering))
-        yield from run_tasks(partial(_partition_there, path), arguments, engine)
-        path.unlink()
+        try:
+            with whole_file(path) as temporary, temporary.open("wb") as file:
+                np.save(file, square_distances(self.clustering))
+            yield from run_tasks(partial(_partition_there, path), arguments, engine)
+        finally:
+            path.unlink(missing_ok=True)
 
     def chosen(self, threshold: float) -> Labels:
         """The clusters that representatives stand for."""
@@ -114,14 +119,16 @@ class Partitions:
 
 
 def _that_fit(engine: Engine, n_neurons: int, max_memory: int) -> Engine:
-    """As many workers of this machine as may have the distances beside the correlation, which this process keeps."""
-    pairs = n_neurons**2
-    copies = max(1, (max_memory - 8 * pairs) // (PARTITION_BYTES * pairs))
-    return engine if engine.client else replace(engine, workers=min(engine.workers, copies))
+    """Those workers of this machine that may be at it at once."""
+    at_once = partitions_at_once(n_neurons, max_memory)
+    return engine if engine.client else replace(engine, workers=min(engine.workers, at_once))
 
 
 def _partition_there(path: Path, *cell: Any) -> Labels:
-    return _partition(np.load(path), *cell)
+    import sklearn.cluster  # noqa: F401 - as above
+
+    with threadpool_limits(1):
+        return _partition(np.load(path), *cell)
 
 
 def _partition(distances: Distances, method: str, threshold: float, n_clusters: int, seed: int) -> Labels:

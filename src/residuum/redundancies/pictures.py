@@ -51,6 +51,8 @@ def cluster_pictures(
     cluster's medoid, so its sign tells which neurons mirror it.
     """
     clustering, settings = partitions.clustering, partitions.settings
+    if not settings.pictures:
+        return []
     labels = partitions.chosen(settings.focus)
     groups = [members for members in cluster_members(labels) if len(members) > 1]
     largest = sorted(groups, key=lambda members: (-len(members), members[0]))[: settings.pictures]
