@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -162,6 +162,17 @@ def load_model(
 def as_model(model: Model | str | os.PathLike[str], **loading: Any) -> Model:
     """A model as it is, or `load_model` of its folder or name."""
     return model if isinstance(model, Model) else load_model(os.fspath(model), **loading)
+
+
+def check_configs(models: Iterable[object]) -> None:
+    """Raise for the first name or folder among these that has no model, before any other has been read for hours."""
+    from transformers import AutoConfig
+
+    for name in models:
+        if isinstance(name, str | os.PathLike):
+            place, extra = _place(os.fspath(name))
+            with clear_loading_errors(os.fspath(name)):
+                _check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
 
 
 def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:

@@ -20,7 +20,7 @@ from residuum.differences.probing import steps_at_once
 from residuum.differences.settings import Settings
 from residuum.differences.texts import read_texts
 from residuum.engine import run_tasks
-from residuum.errors import MemoryLimitError, StoreError
+from residuum.errors import MemoryLimitError, ModelError, StoreError
 from residuum.maths.probing import Recipe
 from residuum.models import Model
 
@@ -252,6 +252,15 @@ def test_too_many_neurons_are_refused_before_any_step(models, text, tmp_path, mo
     monkeypatch.setattr(work, "probe_tasks", lambda *_: pytest.fail("a step was begun"))
     with pytest.raises(MemoryLimitError, match=r"^The step 'clustering' of 64 neurons of bert needs .+--layers"):
         diff(stores, text, "upos", measures="cka", progress=False, max_memory=10_000, **QUICK)
+
+
+def test_a_model_that_is_not_there_is_missed_before_another_is_read(models, text, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for missing in (tmp_path / "gone", empty):
+        with counted_readings() as counts, pytest.raises(ModelError, match=missing.name):
+            diff([models[0], missing], text, "upos", progress=False, **QUICK)
+        assert not counts
 
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_read(models, text):

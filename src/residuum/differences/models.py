@@ -84,6 +84,9 @@ def read_models(
 
     One model is held at a time. What was read before, in this run or in another with that folder, is not read again.
     """
+    from residuum.models import check_configs
+
+    check_configs(source.thing for source in sources)
     read = []
     for source in sources:
         say(f"{source.name} reads {sum(text.corpus.n_words for text in texts):,} words.")

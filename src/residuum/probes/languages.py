@@ -190,11 +190,13 @@ def _read_all(
     max_memory: int | None,
 ) -> tuple[Stores, Stores]:
     """What every model reads, and (with a seed) what its random twin does; they are loaded one after another."""
-    from residuum.models import Model, as_model
+    from residuum.models import Model, as_model, check_configs
 
     stores: Stores = {}
     twins: Stores = {}
-    for given in [models] if isinstance(models, Model | str | os.PathLike) else models:
+    every = [models] if isinstance(models, Model | str | os.PathLike) else models
+    check_configs(every)
+    for given in every:
         model = as_model(given, device=device, max_memory=max_memory)
         if model.name in stores:
             raise SettingError(f"Two models are called {model.name}; rename a folder, so that their rows can be told.")
