@@ -134,6 +134,20 @@ def test_a_fresh_run_of_several_seeds_that_was_stopped_can_go_on(corpora, tiny_f
         finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, **options)
 
 
+def test_a_fresh_run_leaves_no_model_of_other_seeds(corpora, tiny_folder, tmp_path):
+    task, data, _ = corpora["single"]
+    options = {"data": data, "progress": False, "settings": replace(QUICK, epochs=0.5), "fresh": True}
+
+    def models_after(seeds):
+        finetune(tiny_folder("bert"), task, tmp_path, seeds=seeds, **options)
+        return sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("**/model.safetensors"))
+
+    assert models_after(1) == ["."]
+    assert models_after(2) == ["seed-0", "seed-1"]
+    assert models_after([1, 2]) == ["seed-1", "seed-2"]
+    assert models_after(1) == ["."]
+
+
 def test_candidates_must_be_there_to_be_chosen_from(corpora, tiny_folder, tmp_path):
     with pytest.raises(DataError, match="has no candidates to choose from"):
         finetune(tiny_folder("bert"), "choice", tmp_path, data=corpora["single"][1], settings=QUICK, progress=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.errors import SettingError
+from residuum.files import remove_folder
 from residuum.finetuning.seeds import Recipe, discard_intermediates, finetune_once
 from residuum.results import Result, Run, finished_run, write_run
 from residuum.surgery import check_elsewhere, check_written
@@ -97,6 +98,7 @@ def finetune(
     if fresh and is_main_process():  # all at once: what a kill leaves must not be half of one run and half of another
         for folder in folders:
             (folder / "result.json").unlink(missing_ok=True)
+        _discard_other_seeds(out, folders)
     runs, states = [], {}
     for one, folder in zip(chosen, folders, strict=True):
         own = {**config, "seeds": [one]}
@@ -112,6 +114,16 @@ def finetune(
     if is_main_process():
         write_run(out, run)
     return Finetuning(folders, run)
+
+
+def _discard_other_seeds(out: Path, folders: list[Path]) -> None:
+    """Remove the models that runs of other seeds left, so that none is taken for one of this run."""
+    for place in set(out.glob("seed-*")) - set(folders):
+        if (place / "model.safetensors").exists():
+            remove_folder(place)
+    if folders != [out]:
+        for file in (*out.glob("*.safetensors"), out / "README.md"):
+            file.unlink(missing_ok=True)
 
 
 def chosen_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
