@@ -2,14 +2,16 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
-from pyarrow.parquet import ParquetFile
 from safetensors.numpy import load_file, save_file
 
 from made_stores import known_data
@@ -160,7 +162,7 @@ def test_a_page_of_parquet_is_given_up_before_it_is_unpacked(tmp_path, monkeypat
     pages = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30}
     pd.DataFrame({"text": ["a " * 50_000_000]}).to_parquet(path, **pages)
     write_run(run, Run("compare", {}, tables={"names": pd.DataFrame({"text": ["a"]})}))
-    monkeypatch.setattr(ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was unpacked"))
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was unpacked"))
     with pytest.raises(CorpusError, match="unpacks to more than 500 times its size"):
         read_corpus(path)
     record = json.loads((run / "result.json").read_text())
@@ -169,6 +171,33 @@ def test_a_page_of_parquet_is_given_up_before_it_is_unpacked(tmp_path, monkeypat
     path.rename(run / "names.parquet")
     with pytest.raises(StoreError, match=r"names.parquet unpacks to more than 500 times its size"):
         read_run(run)
+
+
+def test_a_damaged_footer_of_parquet_does_not_end_the_process(tmp_path):
+    path = tmp_path / "words.parquet"
+    pq.write_table(pa.table({"tokens": [["a", "b"], ["c"], None], "text": ["x", None, "z"]}), path)
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    script = """
+import sys
+from pathlib import Path
+from residuum.corpus import read_corpus
+from residuum.errors import ResiduumError
+
+path, footer = Path(sys.argv[1]), int(sys.argv[2])
+whole = path.read_bytes()
+for place in range(footer, footer + 64):
+    for bit in range(8):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        try:
+            read_corpus(path)
+        except ResiduumError:
+            pass
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, path, str(footer)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-500:]
 
 
 def test_parquet_that_repeats_what_texts_repeat_is_read_as_it_was_written(tmp_path):
