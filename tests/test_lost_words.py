@@ -56,4 +56,4 @@ def test_what_was_read_with_losses_is_not_taken_for_what_has_none(tiny_folder, t
 
 def test_a_text_of_which_nothing_is_left_is_refused(tiny_folder, tmp_path):
     with pytest.raises(CorpusError, match="All 2 words are lost, so that nothing is left"):
-        extract(load_model(tiny_folder("bert")), Corpus("holes", [["\u200b"]] * 2), tmp_path / "acts", max_loss=1)
+        extract(load_model(tiny_folder("bert")), Corpus("holes", [["\u200b"]] * 2), tmp_path / "acts", max_loss=1.0)
