@@ -190,6 +190,13 @@ def test_a_sample_of_a_battery_stands_for_all_its_weights_and_words(picked, rows
     assert clock.kinds == {np.ndarray if picked else slice}
 
 
+def test_steps_that_are_quicker_than_the_noise_still_take_time(monkeypatch):
+    times = iter([0.0, 0.5, 0.5, 1.0, 1.0, 1.5, 1.5, 1.9, 1.9, 2.3, 2.3, 2.7])  # four steps 0.5 s, fourteen 0.4 s
+    monkeypatch.setattr("residuum.batteries.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("residuum.batteries.fit", lambda *_: None)
+    assert step_seconds.__wrapped__(16, (16,), 3, 32) == pytest.approx(0.4 / 14)
+
+
 class Clock:
     """Time goes by with the weights and words that are learnt, and with the first word of all."""
 

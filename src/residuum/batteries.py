@@ -493,4 +493,6 @@ def step_seconds(
     with threadpool_limits(threads):
         few, more = (min(steps(n) for _ in range(3)) for n in (FEW_STEPS, MORE_STEPS))
     left_out = rows / n_rows * batch / n_words / share
-    return max(more - few, 0.0) / (MORE_STEPS - FEW_STEPS) * left_out
+    # Where all of it takes less than others' work on this machine does, the start of a training cannot be told apart.
+    per_step = (more - few) / (MORE_STEPS - FEW_STEPS) if more > few else more / MORE_STEPS
+    return per_step * left_out
