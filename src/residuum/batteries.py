@@ -201,12 +201,7 @@ class Bench:
     def groups(self, probes: Sequence[Probe], targets: Mapping[str, Target], copies: int = 0) -> list[Sequence[Probe]]:
         """Neighbouring probes whose weights, and so many copies of each, are within their share of the memory."""
         n_weights = [self._n_weights(probe, targets) for probe in probes]
-        most, groups, start = self._most_weights(n_weights, copies), [], 0
-        for stop in range(1, len(probes) + 1):
-            if stop == len(probes) or sum(n_weights[start : stop + 1]) > most:
-                groups.append(probes[start:stop])
-                start = stop
-        return groups
+        return [[probes[i] for i in own] for own in packed(n_weights, self._most_weights(n_weights, copies))]
 
     def score(self, trained: Sequence[TrainedProbe], part: str) -> list[Score]:
         """Score trained probes on a part."""
@@ -277,7 +272,7 @@ class Bench:
             seconds=steps * sum(self._step_seconds(own) for own in by_kind if own),
         )
 
-    def trainers(self, most_weights: int = CELL_WEIGHTS) -> Engine:
+    def trainers(self, most_weights: int) -> Engine:
         """As many of this machine's workers as may hold the training part, and a cell of so many weights, at once.
 
         They are fewer where memory is short, and not given less each: the windows decide what is learnt. Each worker of
@@ -287,13 +282,10 @@ class Bench:
         if engine.client:
             return engine
         # The training part is a window of it where it is long; the other two are held here.
-        held = {
-            part: min(4 * len(self._examples(part)) * self.splits.layout.n_neurons, self._room(part)) for part in PARTS
-        }
-        here = held["dev"] + held["test"]
-        return replace(
-            engine, workers=min(engine.workers, copies_that_fit(held["train"], most_weights, self.max_memory - here))
-        )
+        row = 4 * self.splits.layout.n_neurons
+        train, *others = (min(row * len(self._examples(part)), self._room(part)) for part in PARTS)
+        copies = copies_that_fit(train, most_weights, self.max_memory - sum(others))
+        return replace(engine, workers=min(engine.workers, copies))
 
     @cached_property
     def _held(self) -> dict[str, Features]:
@@ -307,7 +299,7 @@ class Bench:
     def _most_weights(self, n_weights: Sequence[int], copies: int = 0) -> int:
         """How many weights may learn at once, with copies; an error where one of the probes alone has more."""
         each = TRAINING_BYTES + 4 * copies
-        most = (self.max_memory - features_memory(self.max_memory)) // each
+        most = weights_memory(self.max_memory) // each
         if (largest := max(n_weights, default=0)) > most:
             raise MemoryLimitError(
                 f"A probe of {largest:,} weights needs {exactly(each * largest)} while it learns, but of the "
@@ -340,9 +332,14 @@ def _scored(probe: TrainedProbe, predicted: np.ndarray, truth: np.ndarray) -> Sc
     return Score(probe, details.accuracy, details, predicted)
 
 
+def weights_memory(max_memory: int) -> int:
+    """The bytes that probes may take while they learn."""
+    return max_memory // SHARE_OF_WEIGHTS
+
+
 def features_memory(max_memory: int) -> int:
-    """The bytes that are for features: all but what probes may take while they learn."""
-    return max_memory - max_memory // SHARE_OF_WEIGHTS
+    """The bytes that are for features: all others."""
+    return max_memory - weights_memory(max_memory)
 
 
 def copies_that_fit(held: int, n_weights: int, max_memory: int) -> int:
@@ -373,16 +370,22 @@ def probe_cells(probes: Sequence[Probe], n_weights: Sequence[int], most: int) ->
     """The numbers of the probes that train together: of one seed, and with no more weights than these."""
     cells: list[list[int]] = []
     for seed in sorted({probe.seed for probe in probes}):
-        total = most
-        for i, probe in enumerate(probes):
-            if probe.seed != seed:
-                continue
-            if total + n_weights[i] > most:
-                cells.append([])
-                total = 0
-            cells[-1].append(i)
-            total += n_weights[i]
+        own = [i for i, probe in enumerate(probes) if probe.seed == seed]
+        cells += [[own[place] for place in cell] for cell in packed([n_weights[i] for i in own], most)]
     return cells
+
+
+def packed(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """The places of neighbours that are no larger than `most` together; what is larger stands alone."""
+    groups: list[list[int]] = []
+    total = 0
+    for place, size in enumerate(sizes):
+        if not groups or total + size > most:
+            groups.append([])
+            total = 0
+        groups[-1].append(place)
+        total += size
+    return groups
 
 
 _features_here: dict[tuple[object, ...], Features] = {}

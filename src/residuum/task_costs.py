@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from residuum.activations.store import ActivationStore
-from residuum.batteries import CELL_WEIGHTS, SHARE_OF_WEIGHTS, copies_that_fit, features_memory, step_seconds
+from residuum.batteries import CELL_WEIGHTS, copies_that_fit, features_memory, step_seconds, weights_memory
 from residuum.corpus import Corpus
 from residuum.costs import Cost, Step, clustering_step, moments_step, partition_steps
 from residuum.engine import HERE, Engine, Workers, as_engine, cut_into_tasks
@@ -184,7 +184,7 @@ class Training:
 
     def _learning(self, n_weights: int) -> int:
         """The bytes of weights that learn together: all of them, or as many as may be."""
-        return min(TRAINING_BYTES * n_weights, self.max_memory // SHARE_OF_WEIGHTS)
+        return min(TRAINING_BYTES * n_weights, weights_memory(self.max_memory))
 
 
 def labelled_data(

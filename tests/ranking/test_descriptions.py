@@ -126,5 +126,6 @@ def test_a_store_of_half_precision_tells_the_same_as_one_of_float32(dtype, tiny_
     found, expected = (neuron_cards(own, neurons=["2:3"]).frame.set_index("word")["z"] for own in (half, whole))
     np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=0.05)
     common = found.index.intersection(expected.index)
-    assert len(common) >= len(expected) - 2  # at either end a word may give way to one that is as high but for rounding
+    for end in (expected[expected > 0], -expected[expected < 0]):  # only at the cut may rounding exchange words
+        assert set(end.index[end > end.min() + 0.11]) <= set(common)
     np.testing.assert_allclose(found[common], expected[common], atol=0.05)

@@ -98,6 +98,7 @@ def check_room(store: ActivationStore, max_memory: int, *, slow: bool = False) -
     """
     n_neurons = sum(store.widths)
     each = PARTITION_BYTES + CORRELATION_BYTES if slow else 16
-    step = Step("clustering", 0.0, memory=max(each * n_neurons**2, clustering_bytes(n_neurons, store.widths)))
+    held = each * n_neurons**2 if slow else clustering_bytes(n_neurons, store.widths)
+    step = Step("clustering", 0.0, memory=held)
     remedy = f"Allow more ({each} bytes for each pair of neurons), or cluster fewer layers (--layers)"
     within(Cost(f"{n_neurons:,} neurons of {store.name}", (step,)), max_memory, remedy)
