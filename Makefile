@@ -22,7 +22,7 @@ demo: $(VENV)/demo.stamp  ## install, run the five studies on what ships, write 
 	$(BIN)/residuum demo --out demo
 
 test: $(VENV)/dev.stamp  ## install the development extra and run the tests
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=residuum.maths,residuum.alignment,residuum.activations,beartype.beartype
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=residuum.maths,residuum.models.alignment,residuum.activations,beartype.beartype
 
 test-slow: $(VENV)/dev.stamp  ## the tests that take minutes
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -m slow

@@ -28,7 +28,7 @@ from residuum.distillation.students import Initialisation, build_student, share_
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
 from residuum.maths.losses import soft_divergence
-from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
+from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 
 PIECES, LAYERS, WIDTH = 250_002, 4, 128
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")

@@ -16,9 +16,9 @@ import torch
 from measure import THREADS, data, in_fresh_process, line, minilm, report, seconds
 
 from residuum.activations.extraction import Extraction, Settings, batches, extract
-from residuum.alignment import Aligner
 from residuum.corpus import Corpus, read_corpus
-from residuum.models import Model, load_model
+from residuum.models.alignment import Aligner
+from residuum.models.loading import Model, load_model
 
 
 def main() -> None:

@@ -30,14 +30,13 @@ from measure import THREADS, data, in_fresh_process, line, minilm, report, secon
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from residuum import diff, extract, probe, prune, read_corpus
-from residuum.finetuning.seeds import Recipe, prepare
-from residuum.surgery import layer_count
-from residuum.tasks import TaskCorpora, named_task, read_task
-from residuum.tuning.collation import Collator
-from residuum.tuning.freezing import apply_frozen, parse_frozen
-from residuum.tuning.heads import load_with_head
-from residuum.tuning.learning import LearningSettings, learn, task_loss, training_batches
-from residuum.tuning.predicting import score_part
+from residuum.corpus.tasks import TaskCorpora, named_task, read_task
+from residuum.models.surgery import layer_count
+from residuum.training.encoding import Collator
+from residuum.training.finetuning_seeds import Recipe, prepare
+from residuum.training.freezing import apply_frozen, parse_frozen
+from residuum.training.heads import load_with_head
+from residuum.training.learning import LearningSettings, learn, score_part, task_loss, training_batches
 
 BATCH, STEPS, ROUNDS = 8, 16, 7
 MODES = {  # what is frozen, whether its outputs are cached, whether batches are of like length

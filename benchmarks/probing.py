@@ -122,9 +122,9 @@ def extract_store(folder: str) -> None:
 def prepared(folder: str):
     """The bench of PUD: 900 sentences to learn from, 100 to test on; features are in memory before the clock starts."""
     from residuum import open_store, read_corpus
-    from residuum.batteries import Bench
-    from residuum.examples import Splits, examples
-    from residuum.tasks import named_task
+    from residuum.corpus.tasks import named_task
+    from residuum.probing.batteries import Bench
+    from residuum.probing.examples import Splits, examples
 
     corpus = read_corpus(data("treebanks", "UD_English-PUD"))
     whole = examples(open_store(Path(folder) / "acts"), corpus.labels["upos"])

@@ -21,7 +21,7 @@ from measure import THREADS, data, in_fresh_process, line, peak_memory, report
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from residuum.maths.bertscore import TokenStates
+from residuum.maths.retrieval import TokenStates
 
 PEER_PAIRS, BATCH = 2000, 64
 LAYERS = range(1, 13)
@@ -48,7 +48,7 @@ def main() -> None:
 
 def measure_ours() -> None:
     """All pairs in all layers together and in each layer alone."""
-    from residuum.maths.bertscore import bertscore_ranks
+    from residuum.maths.retrieval import bertscore_ranks
 
     source, target, encoding = token_states()
     start = time.perf_counter()
@@ -58,7 +58,7 @@ def measure_ours() -> None:
 
 def measure_peer() -> None:
     """The loop over some pairs, scaled to all; and its largest difference from ours where it pads nothing."""
-    from residuum.maths.bertscore import bertscore
+    from residuum.maths.retrieval import bertscore
 
     source, target, _ = token_states()
     chosen = np.random.default_rng(0).integers(len(source), size=(PEER_PAIRS, 2)).tolist()
@@ -81,7 +81,7 @@ def token_states() -> tuple[TokenStates, TokenStates, float]:
     """Both sides of the pairs in the blocks of the model, and the seconds that it took."""
     from residuum.evaluation.encoding import encode, scratch
     from residuum.evaluation.pairs import read_pairs
-    from residuum.models import load_model
+    from residuum.models.loading import load_model
 
     torch.set_num_threads(THREADS)
     (pairs,) = read_pairs(data("crosslingual", "tatoeba", "tatoeba.deu-eng"))

@@ -29,12 +29,12 @@ import torch
 from measure import THREADS, line, seconds
 
 from residuum.corpus import Corpus
+from residuum.corpus.tasks import TaskCorpora
 from residuum.evaluation import corpus_pairs, evaluate_retrieval
 from residuum.maths.probing import Recipe
-from residuum.models import Model, load_model
-from residuum.probes import Probing, probe
+from residuum.models.loading import Model, load_model
+from residuum.probing.probing import Probing, probe
 from residuum.samples import LANGUAGES, sample, sample_text, teacher_folder
-from residuum.tasks import TaskCorpora
 
 TASKS = {  # sample task → probed tasks
     "treebank": ("upos", "deprel"),

@@ -27,24 +27,24 @@ from measure import data, line, minilm, seconds
 from threadpoolctl import threadpool_limits
 
 from residuum.activations.correlation import neuron_moments
-from residuum.activations.costs import extract_cost
+from residuum.activations.estimates import extract_cost
 from residuum.activations.extraction import extract
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, Step, clustering_step, evaluation_step, moments_step
 from residuum.distillation import distill
 from residuum.distillation.distilling import plan
 from residuum.engine import MOST_TASKS, Engine, opened_engine
-from residuum.examples import MEMORY
-from residuum.finetuning import finetune
-from residuum.finetuning.costs import finetune_cost
 from residuum.maths.clustering import cluster_correlation, moments_correlation
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import Recipe
-from residuum.models import Model, load_model
-from residuum.probes import probe
+from residuum.models.loading import Model, load_model
+from residuum.probing.examples import MEMORY
+from residuum.probing.probing import probe
+from residuum.probing.task_costs import LabelledData, Training, probe_cost
 from residuum.samples import sample_text, teacher_folder
-from residuum.task_costs import LabelledData, Training, probe_cost
-from residuum.tuning import LearningSettings
+from residuum.training.finetuning import finetune
+from residuum.training.finetuning_costs import finetune_cost
+from residuum.training.learning import LearningSettings
 
 ROUNDS = 3
 BLOCKS, WIDTH = 24, 1024  # XLM-R-large

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from measure import THREADS, data, in_fresh_process, line, report
 
 if TYPE_CHECKING:
-    from residuum.tasks import TaskCorpora
+    from residuum.corpus.tasks import TaskCorpora
 
 TASKS = {  # where the data is, the speed-up that is claimed, and what layers and neurons may lose on dev: within 3 %
     "upos": (("treebanks", "UD_English-EWT"), 3.0, (0.015, 0.015)),
@@ -91,7 +91,7 @@ def measure(model: str, task: str, limit: str) -> None:
     import torch
 
     from residuum import transfer
-    from residuum.tasks import read_task
+    from residuum.corpus.tasks import read_task
 
     torch.set_num_threads(THREADS)
     corpora = read_task(task, data(*TASKS[task][0]), limit=int(limit) or TUNED.get(task))

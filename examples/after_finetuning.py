@@ -3,7 +3,7 @@
 import sys
 
 import residuum
-from residuum.tasks import Task
+from residuum.corpus.tasks import Task
 
 size = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 teacher = residuum.teacher_folder()

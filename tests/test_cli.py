@@ -16,8 +16,8 @@ from residuum.activations.extraction import extract
 from residuum.activations.store import open_store
 from residuum.comparison import compare
 from residuum.corpus import Corpus, read_corpus
-from residuum.models import load_model
-from residuum.results import read_run
+from residuum.models.loading import load_model
+from residuum.storage.results import read_run
 
 CONLLU = """# sent_id = a
 1	The	the	DET	DT	_	2	det	_	_

@@ -127,7 +127,7 @@ def hurried(monkeypatch):
     """Measure as little as can be: what is measured is tested elsewhere."""
     monkeypatch.setattr("residuum.training.costs.SECONDS", 0.0)
     monkeypatch.setattr("residuum.training.costs.FEWEST", 1)
-    monkeypatch.setattr("residuum.activations.costs.SECONDS", 0.01)
+    monkeypatch.setattr("residuum.activations.estimates.SECONDS", 0.01)
     monkeypatch.setattr("residuum.costs.TREE_NEURONS", 50)
 
 

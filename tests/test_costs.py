@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from made_stores import HIDDEN, known_data
 from residuum import compare_cost, extract_cost, load_model, probe_cost, rank_cost, redundancy_cost
-from residuum.batteries import step_seconds
 from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.costs import (
@@ -28,11 +27,12 @@ from residuum.costs import (
 )
 from residuum.engine import Engine
 from residuum.errors import MemoryLimitError
-from residuum.examples import labelled_splits
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.ranking.costs import _gaussian_seconds
-from residuum.ranking.sampling import Sample
-from residuum.task_costs import labelled_data
+from residuum.probing.batteries import step_seconds
+from residuum.probing.examples import labelled_splits
+from residuum.probing.rank_costs import _gaussian_seconds
+from residuum.probing.sampling import Sample
+from residuum.probing.task_costs import labelled_data
 from tiny import TEXT
 
 ONE = Engine(1)
@@ -153,7 +153,7 @@ def test_a_comparison_lists_its_parts(store):
 
 
 def test_probes_count_weights(store, monkeypatch):
-    monkeypatch.setattr("residuum.task_costs.step_seconds", weights_of_step)
+    monkeypatch.setattr("residuum.probing.task_costs.step_seconds", weights_of_step)
     splits = labelled_splits(store, DATA.tags)
     cost = probe_cost(store, DATA.tags, "labels", seeds=2, subsets=False, workers=1)
     layers = 3 * (HIDDEN + 1) + 3 * HIDDEN + 1  # each of three, and all of them
@@ -181,9 +181,9 @@ def weights_of_step(n_neurons, widths, rows, batch, threads, *, picked=False):
 )
 def test_a_sample_of_a_battery_stands_for_all_its_weights_and_words(picked, rows, batch, widths, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("residuum.batteries.time.perf_counter", clock.now)
-    monkeypatch.setattr("residuum.batteries.fit", clock.fit)
-    monkeypatch.setattr("residuum.batteries.MOST_COLUMNS", 5000)
+    monkeypatch.setattr("residuum.probing.batteries.time.perf_counter", clock.now)
+    monkeypatch.setattr("residuum.probing.batteries.fit", clock.fit)
+    monkeypatch.setattr("residuum.probing.batteries.MOST_COLUMNS", 5000)
     found = step_seconds(max(widths), widths, rows, batch, picked=picked)
     assert found == pytest.approx(rows * batch * sum(widths))
     assert clock.columns <= 5000
@@ -192,8 +192,8 @@ def test_a_sample_of_a_battery_stands_for_all_its_weights_and_words(picked, rows
 
 def test_steps_that_are_quicker_than_the_noise_still_take_time(monkeypatch):
     times = iter([0.0, 0.5, 0.5, 1.0, 1.0, 1.5, 1.5, 1.9, 1.9, 2.3, 2.3, 2.7])  # four steps 0.5 s, fourteen 0.4 s
-    monkeypatch.setattr("residuum.batteries.time.perf_counter", lambda: next(times))
-    monkeypatch.setattr("residuum.batteries.fit", lambda *_: None)
+    monkeypatch.setattr("residuum.probing.batteries.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("residuum.probing.batteries.fit", lambda *_: None)
     assert step_seconds.__wrapped__(16, (16,), 3, 32) == pytest.approx(0.4 / 14)
 
 
@@ -264,7 +264,7 @@ def test_clusters_of_other_methods_are_counted_once_for_each_threshold(store, mo
 
 
 def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies_half_of_the_words(store, monkeypatch):
-    monkeypatch.setattr("residuum.task_costs.step_seconds", weights_of_step)
+    monkeypatch.setattr("residuum.probing.task_costs.step_seconds", weights_of_step)
     settings = {"seeds": 1, "subsets": False, "workers": 4}
     probes, lengths = probe_cost(store, DATA.tags, "labels", description_length=True, **settings).steps
     assert lengths.name == "description lengths"
@@ -277,7 +277,7 @@ def test_a_description_length_takes_as_long_as_the_probes_of_one_seed_and_copies
 
 
 def test_the_gaussian_ranking_grows_with_the_words_and_is_said_to_hold_no_more_than_the_memory(monkeypatch):
-    monkeypatch.setattr("residuum.ranking.costs.timed", lambda work: 1.0)
+    monkeypatch.setattr("residuum.probing.rank_costs.timed", lambda work: 1.0)
     wide = NeuronLayout((1024,) * 25)
     few, many = (_gaussian_seconds(Sample.of(n, wide, 17, n, 4 << 30)) for n in (2000, 4000))
     assert many - few == pytest.approx(500 * 2000 / 512)

@@ -8,7 +8,7 @@ from residuum.activations.extraction import extract
 from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError
-from residuum.models import load_model
+from residuum.models.loading import load_model
 
 DATA = known_data(60)
 QUICK = "--epochs 1 --device cpu"

@@ -39,10 +39,10 @@ from residuum.comparison.comparing import compare
 from residuum.errors import MemoryLimitError
 from residuum.evaluation import SentencePairs, evaluate_retrieval
 from residuum.maths.probing import Recipe
-from residuum.models import load_model
-from residuum.probes import probe
-from residuum.ranking import rank_neurons
-from residuum.redundancies import redundancy
+from residuum.models.loading import load_model
+from residuum.probing.probing import probe
+from residuum.probing.ranking import rank_neurons
+from residuum.probing.redundancy import redundancy
 
 np.ones((600, 600)) @ np.ones((600, 600))  # what BLAS keeps for itself is there before the limit
 torch.ones(600, 600) @ torch.ones(600, 600)

@@ -16,10 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from residuum.engine import Engine
 from residuum.errors import MemoryLimitError
-from residuum.maths.clustering import cluster_correlation
+from residuum.maths.clustering import cluster_correlation, dbscan_partition, kmeans_partition, square_distances
 from residuum.maths.layer_blocks import scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
-from residuum.maths.partitions import dbscan_partition, kmeans_partition, square_distances
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
 TREE_NEURONS, TREE_WORDS = 5000, 2000

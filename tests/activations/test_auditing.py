@@ -9,8 +9,8 @@ from residuum.activations.extraction import extract
 from residuum.activations.live import LiveActivations
 from residuum.comparison import compare
 from residuum.corpus import Corpus
-from residuum.models import load_model
-from residuum.probes import probe
+from residuum.models.loading import load_model
+from residuum.probing.probing import probe
 
 SENTENCES = [["the", "quick", "fox"], ["fox", "☃☃"], ["dog"] * 60]
 CORPUS = Corpus(name="test", sentences=SENTENCES, skipped={"blank lines": 1200, "empty nodes": 0})

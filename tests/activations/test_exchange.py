@@ -14,7 +14,7 @@ from residuum.activations.foreign import read_foreign
 from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
 from residuum.errors import MemoryLimitError, SettingError, StoreError
-from residuum.models import load_model
+from residuum.models.loading import load_model
 
 SENTENCES = [["the", "fox"], ["a", "small", "dog"], ["the", "fox"], ["größer"]]
 

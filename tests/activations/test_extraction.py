@@ -10,7 +10,7 @@ from residuum.activations.pooling import POOLINGS
 from residuum.corpus import Corpus
 from residuum.engine import Engine
 from residuum.errors import CorpusError, DataError, MemoryLimitError, ModelError, SettingError
-from residuum.models import from_module, load_model
+from residuum.models.loading import from_module, load_model
 from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
 SENTENCES = [

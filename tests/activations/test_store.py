@@ -14,12 +14,11 @@ import pytest
 
 import residuum.activations.store as store_module
 from residuum.activations.extraction import extract
-from residuum.activations.manifests import plan_shards, shard_path
-from residuum.activations.store import ActivationStore, check_same_words, open_store
+from residuum.activations.store import ActivationStore, check_same_words, open_store, plan_shards, shard_path
 from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
-from residuum.files import read_json
-from residuum.models import load_model
+from residuum.models.loading import load_model
+from residuum.storage.files import read_json
 
 RANDOM = random.Random(0)
 SENTENCES = [
@@ -142,7 +141,7 @@ def test_killed_at_any_time_it_resumes_to_the_same_bytes(tiny_folder, tmp_path):
         import torch
         from residuum.activations.extraction import extract
         from residuum.corpus import Corpus
-        from residuum.models import load_model
+        from residuum.models.loading import load_model
         torch.set_num_threads(1)
         sentences = {SENTENCES * 4!r}
         print("started", flush=True)

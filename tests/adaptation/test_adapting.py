@@ -11,7 +11,6 @@ from scipy import stats
 from transfers import QUICK, TASKS, batch_of, corpus_of, student_of, transfer_of
 from typer.testing import CliRunner
 
-import residuum
 from residuum.adaptation import adapt, adapting, evaluate_adapted, few_shot, load_adapted, zero_shot
 from residuum.adaptation.few_shot import drawn
 from residuum.adaptation.strategies import STRATEGIES
@@ -19,10 +18,10 @@ from residuum.adaptation.students import logits_of
 from residuum.adaptation.tables import mean_scores
 from residuum.cli import app
 from residuum.errors import ModelError, SettingError, StoreError
-from residuum.models import weights_fingerprint
-from residuum.reports.sections import section
-from residuum.results import read_run
+from residuum.models.loading import weights_fingerprint
+from residuum.reporting.sections import section
 from residuum.samples import sample_text
+from residuum.storage.results import read_run
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +88,7 @@ def _killed_at(name):
     def write(folder, run):
         if name in str(folder):
             raise KeyboardInterrupt
-        from residuum.results import write_run
+        from residuum.storage.results import write_run
 
         return write_run(folder, run)
 
@@ -123,10 +122,9 @@ def test_what_few_examples_made_is_loaded_again_and_scores_the_same(strategy, ru
     assert weights_fingerprint(network) != weights_fingerprint(zero_shot)  # the head at least has learnt further
 
 
-def test_evaluate_by_name_scores_an_adapted_folder_and_its_result_shows_itself(run):
+def test_evaluating_an_adapted_folder_shows_its_result(run):
     folder, test = run.out / "adapter-source/seed-0", transfer_of().targets["tr"].test
-    found = residuum.evaluate("adapted", folder, test, device="cpu")
-    pd.testing.assert_frame_equal(found.frame, evaluate_adapted(folder, test, device="cpu").frame)
+    found = evaluate_adapted(folder, test, device="cpu")
     assert found.plot().data[0].x == tuple(found.frame["value"].round(4))
     assert "How well is sentence answered?" in found._repr_html_()
 

@@ -11,7 +11,7 @@ from residuum.adaptation.changes import FILE, Applied, Change, applied, read_cha
 from residuum.adaptation.recipes import plan
 from residuum.adaptation.strategies import named_strategies
 from residuum.errors import ModelError, SettingError, StoreError
-from residuum.models import weights_fingerprint
+from residuum.models.loading import weights_fingerprint
 from tiny import save_model
 
 NAMES = ("full-source", "freeze+2", "adapter-source", "bitfit-source", "sparse-delta")

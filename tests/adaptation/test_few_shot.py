@@ -6,8 +6,8 @@ from transfers import QUICK, TASKS, allowed, student_of, transfer_of
 
 from residuum.adaptation import adapt, evaluate_adapted, few_shot, load_adapted
 from residuum.adaptation.strategies import STRATEGIES, named_strategies
-from residuum.models import weights_fingerprint
-from residuum.results import read_run
+from residuum.models.loading import weights_fingerprint
+from residuum.storage.results import read_run
 
 K, DRAW = 4, "scores/tr/k-4/draw-0"
 

@@ -12,11 +12,11 @@ from residuum.adaptation.settings import AdaptationSettings
 from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student, logits_of
 from residuum.corpus import Corpus
+from residuum.corpus.tasks import Task
 from residuum.samples import sample
-from residuum.tasks import Task
 from residuum.training import trainable_groups
-from residuum.tuning.learning import task_loss
-from residuum.tuning.problems import problem_of
+from residuum.training.learning import task_loss
+from residuum.training.problems import problem_of
 
 TASKS = {
     "pair": Task("sentence", unit="sentence"),

@@ -16,7 +16,7 @@ from residuum.corpus import Corpus
 from residuum.engine import Engine
 from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
 from residuum.maths.similarity import MEASURES, similarity
-from residuum.models import load_model
+from residuum.models.loading import load_model
 
 RNG = np.random.default_rng(0)
 TEXT = "the quick brown fox jumps over lazy dog reads a small text word by größere Häuser 東京 naïve ."

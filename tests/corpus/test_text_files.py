@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from residuum.corpus import files, read_corpus
+from residuum.corpus import read_corpus
+from residuum.corpus import text_files as files
 from residuum.errors import CorpusError
 
 TEXT = "Her iki zanlı da soykırımla suçlandı.\n「米国」で\nنہیں ہے\n"

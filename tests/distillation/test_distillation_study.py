@@ -7,7 +7,7 @@ import pytest
 
 from residuum.distillation.distilling import with_fingerprints
 from residuum.errors import SettingError, StoreError
-from residuum.results import Run, write_run
+from residuum.storage.results import Run, write_run
 from residuum.studies.monolingual_students import TABLES, _base, study_distillation
 from teachers import write_texts
 

@@ -21,8 +21,8 @@ from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.distillation.steps import Step
 from residuum.errors import CorpusError, ModelError, OtherRunError, SettingError, StoreError
-from residuum.reports.sections import section
-from residuum.results import read_run
+from residuum.reporting.sections import section
+from residuum.storage.results import read_run
 from teachers import LINES
 from tiny import save_model
 

@@ -19,7 +19,7 @@ from residuum.distillation.texts import IGNORED
 from residuum.errors import StoreError
 from residuum.maths import losses
 from residuum.training import train, trainable_groups
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import TrainingSettings
 
 
 def plain_loss(prepared, module, batch, project=lambda layer, states: states):

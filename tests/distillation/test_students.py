@@ -11,8 +11,8 @@ from residuum.distillation.essential import EssentialNeurons, narrowed_weights
 from residuum.distillation.preparation import prepare
 from residuum.distillation.students import parameter_counts
 from residuum.errors import ModelError, SettingError
-from residuum.models import load_model
-from residuum.surgery import keep_layers, load_whole, save_whole
+from residuum.models.loading import load_model
+from residuum.models.surgery import keep_layers, load_whole, save_whole
 from teachers import LINES, save_teacher
 
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.errors import ResiduumError, StoreError
 from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_perplexity, evaluate_retrieval
-from residuum.reports.sections import section
-from residuum.results import Run, read_run, write_run
+from residuum.reporting.sections import section
+from residuum.storage.results import Run, read_run, write_run
 from tiny import TEXT
 
 

@@ -8,7 +8,6 @@ from bilingual import save_language_model
 
 from residuum.corpus import Corpus
 from residuum.errors import ModelError, SettingError
-from residuum.evaluating import evaluate
 from residuum.evaluation import evaluate_perplexity
 from residuum.evaluation.language_models import load_language_model
 from residuum.evaluation.masking import masked_predictions
@@ -120,7 +119,7 @@ def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(folder,
     with torch.no_grad():
         for parameter in model.module.parameters():
             parameter.zero_()
-    found = evaluate("perplexity", model, {"en": text}, progress=False).frame.iloc[0]
+    found = evaluate_perplexity(model, {"en": text}, progress=False).frame.iloc[0]
     assert found["text"] == "en"
     assert found["perplexity"] == pytest.approx(model.vocabulary, rel=1e-4)
 

@@ -7,12 +7,11 @@ import torch
 from bilingual import sentence_pairs, shifted_pairs
 
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.evaluating import evaluate
 from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_retrieval
 from residuum.evaluation.encoding import encode, scratch
-from residuum.models import load_model
-from residuum.reports import report
-from residuum.results import read_run
+from residuum.models.loading import load_model
+from residuum.reporting.reporting import report
+from residuum.storage.results import read_run
 from tiny import TEXT, save_model
 
 
@@ -107,7 +106,7 @@ def test_averages_are_over_pairs_of_languages(model):
 
 
 def test_the_same_run_again_returns_at_once_and_another_is_refused(model, tmp_path, monkeypatch):
-    first = evaluate("retrieval", model, sentence_pairs(), out=tmp_path / "run", progress=False)
+    first = evaluate_retrieval(model, sentence_pairs(), out=tmp_path / "run", progress=False)
     monkeypatch.setattr("residuum.evaluation.retrieval._measure", None)
     again = evaluate_retrieval(model, sentence_pairs(), out=tmp_path / "run", progress=False)
     pd.testing.assert_frame_equal(first.frame, again.frame)
@@ -171,8 +170,6 @@ def test_pairs_that_cannot_be_used_are_named(model):
         evaluate_retrieval(model, [], progress=False)
     with pytest.raises(CorpusError, match=r"Sentence 2 of a-b \(a\) .* has no token"):
         evaluate_retrieval(model, SentencePairs(("a", "b"), ["fox", "\u00ad"], ["x", "y"]), progress=False)
-    with pytest.raises(SettingError, match="'bleu' is not known; choose one of .*, adapted, correlate"):
-        evaluate("bleu", model)  # pyright: ignore
 
 
 def test_a_real_encoder_finds_translations_more_often_than_chance(real_models, data):

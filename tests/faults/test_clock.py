@@ -18,13 +18,13 @@ from residuum.activations.extraction import extract
 from residuum.activations.store import StoreWriter
 from residuum.corpus import Corpus
 from residuum.errors import StoreError
-from residuum.files import release_folder
-from residuum.finetuning import finetune
-from residuum.models import load_model
-from residuum.results import finished_run, read_run
+from residuum.models.loading import load_model
 from residuum.samples import sample
+from residuum.storage.files import release_folder
+from residuum.storage.results import finished_run, read_run
 from residuum.training import ShuffledBatches, StepLosses, TrainingSettings, train
-from residuum.tuning import LearningSettings
+from residuum.training.finetuning import finetune
+from residuum.training.learning import LearningSettings
 from tiny import TEXT
 
 YEAR = 365 * 86_400
@@ -150,7 +150,7 @@ import sys, time
 from pathlib import Path
 true = time.time
 time.time = lambda: true() - float(sys.argv[2])
-from residuum.files import hold_folder
+from residuum.storage.files import hold_folder
 hold_folder(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.errors import StoreError
-from residuum.results import read_run, write_run
+from residuum.storage.results import read_run, write_run
 
 SHOWN = [  # what says nothing of a result, and studies, whose steps are those of the others, are left out
     command

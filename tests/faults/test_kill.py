@@ -18,8 +18,8 @@ from kill_snapshots import differences, snapshot
 from typer.main import get_command
 
 from residuum.cli.app import app, evaluate_app, study_app
-from residuum.results import Run, write_run
-from residuum.tensor_files import write_tensors
+from residuum.storage.results import Run, write_run
+from residuum.storage.tensors import write_tensors
 
 HARNESS = Path(__file__).parent / "kill.py"
 SILENT = {"verify", "predict"}  # they write no file

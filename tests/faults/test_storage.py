@@ -18,7 +18,10 @@ from made_stores import known_data
 from residuum.activations.store import ActivationStore, open_store
 from residuum.errors import StoreError
 from residuum.evaluation.encoding import Scratch
-from residuum.files import (
+from residuum.models.vocabularies import count_pieces, cut_vocabulary
+from residuum.shrinking.pruning import prune
+from residuum.shrinking.trimming import trim
+from residuum.storage.files import (
     files_for,
     hold_folder,
     private_folder,
@@ -28,10 +31,7 @@ from residuum.files import (
     whole_folder,
     write_json,
 )
-from residuum.pruning import prune
-from residuum.results import Run, finished_run, read_run, scratch, write_run
-from residuum.trimming import trim
-from residuum.vocabularies import count_pieces, cut_vocabulary
+from residuum.storage.results import Run, finished_run, read_run, scratch, write_run
 from teachers import tokenizer_of
 from tiny import TEXT, save_model
 
@@ -42,7 +42,7 @@ RUN = Run("compare", CONFIG, {"cka": 0.5}, {"similarity": TABLE}, {"map": np.eye
 HOLD = """
 import sys
 from pathlib import Path
-from residuum.files import hold_folder
+from residuum.storage.files import hold_folder
 hold_folder(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

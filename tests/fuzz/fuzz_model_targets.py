@@ -18,17 +18,16 @@ from residuum.adaptation.folders import RECORD, read_record
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
-from residuum.feature_transfer.product import DESCRIPTION, TENSORS, read_classifier
-from residuum.maths.contexts import ContextAccumulator
 from residuum.maths.moments import MomentsAccumulator, subtract
-from residuum.models import load_model, load_tokenizer
-from residuum.redundancies.minimal_sets import _remembered
+from residuum.maths.profiles import ContextAccumulator
+from residuum.models.loading import load_model, load_tokenizer
+from residuum.probing.redundancy_sets import _remembered
+from residuum.shrinking.product import DESCRIPTION, TENSORS, read_classifier
 from residuum.studies.costs import block_parameters
 from residuum.studies.kits import block_count, model_family
 from residuum.training.checkpoints import load_checkpoint, open_run, resume, write_checkpoint
 from residuum.training.optimisation import build_optimiser, trainable_groups
-from residuum.training.records import Progress
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import Progress, TrainingSettings
 from teachers import save_teacher, write_texts
 from tiny import save_model
 

@@ -19,12 +19,12 @@ from residuum.distillation.preparation import chosen_map
 from residuum.distillation.settings import MeasuredMap
 from residuum.errors import StoreError
 from residuum.evaluation import Retrieval, correlate_alignment
-from residuum.files import release_folder
-from residuum.reports.page import render
-from residuum.reports.reporting import write_figures
-from residuum.reports.sections import SECTIONS, section
-from residuum.results import Result, Run, write_run
+from residuum.reporting.page import render
+from residuum.reporting.reporting import write_figures
+from residuum.reporting.sections import SECTIONS, section
 from residuum.samples import teacher_folder
+from residuum.storage.files import release_folder
+from residuum.storage.results import Result, Run, write_run
 from residuum.studies.kits import Kit
 from residuum.studies.resuming import begin_study, known_by_content, study_config
 from residuum.studies.sample_data import SampleData

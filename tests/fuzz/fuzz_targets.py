@@ -22,12 +22,12 @@ from residuum.activations.store import ActivationStore, shard_path
 from residuum.adaptation.files import read_transfer
 from residuum.corpus import read_corpus, read_parallel
 from residuum.corpus.streams import text_lines
+from residuum.corpus.tasks import read_task
 from residuum.distillation.settings import read_settings
 from residuum.evaluation.pairs import read_pairs
-from residuum.files import checksum, read_json, write_json
-from residuum.pretraining.config import read_config
-from residuum.results import Run, finished_run, write_run
-from residuum.tasks import read_task
+from residuum.storage.files import checksum, read_json, write_json
+from residuum.storage.results import Run, finished_run, write_run
+from residuum.training.pretraining_settings import read_config
 
 CONLLU = (
     "# sent_id = s1\n# text = Im Haus ist es.\n1-2\tIm\t_\t_\t_\t_\t_\t_\t_\t_\n"

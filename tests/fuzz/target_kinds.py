@@ -15,7 +15,7 @@ from pathlib import Path
 from mutations import Mutation, damaged, generated
 
 from residuum.errors import ResiduumError
-from residuum.files import SEAL, read_json
+from residuum.storage.files import SEAL, read_json
 
 PATIENCE = 2.0  # seconds for one tiny input in a process of its own
 

@@ -19,10 +19,10 @@ from made_stores import known_data
 from residuum.activations.store import ActivationStore
 from residuum.distillation.settings import read_settings
 from residuum.errors import ResiduumError, SettingError, StoreError
-from residuum.files import read_json
-from residuum.pretraining.config import read_config
-from residuum.schemas import read_yaml
-from residuum.tensor_files import read_tensors, write_tensors
+from residuum.storage.files import read_json
+from residuum.storage.schemas import read_yaml
+from residuum.storage.tensors import read_tensors, write_tensors
+from residuum.training.pretraining_settings import read_config
 
 NAMES = st.text(max_size=8) | st.sampled_from(["../x", "/etc/passwd", "layer-0", "a\0b", "__metadata__"])
 VALUES = st.recursive(

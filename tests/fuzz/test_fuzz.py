@@ -18,7 +18,7 @@ from target_kinds import GivenUp, Target, in_a_child
 from fuzz import Tally, fuzz
 from residuum.corpus import FORMATS, read_corpus
 from residuum.errors import CorpusError, ResiduumError, StoreError
-from residuum.results import finished_run
+from residuum.storage.results import finished_run
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

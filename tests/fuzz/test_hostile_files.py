@@ -15,7 +15,6 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from made_stores import known_data
-from residuum import packed
 from residuum.activations import foreign
 from residuum.activations.exchange import export_activations, import_activations
 from residuum.adaptation.files import read_part
@@ -23,20 +22,20 @@ from residuum.adaptation.folders import read_record
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
 from residuum.corpus import read_corpus
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.feature_transfer.product import read_classifier
-from residuum.files import checksum, write_json
-from residuum.maths.contexts import ContextAccumulator
 from residuum.maths.moments import MomentsAccumulator
-from residuum.models import load_model
-from residuum.packed import arrow_bytes
-from residuum.redundancies.minimal_sets import _remembered
-from residuum.results import Run, read_run, write_run
+from residuum.maths.profiles import ContextAccumulator
+from residuum.models.loading import load_model
+from residuum.probing.redundancy_sets import _remembered
+from residuum.shrinking.product import read_classifier
+from residuum.storage import compression as packed
+from residuum.storage.compression import arrow_bytes
+from residuum.storage.files import checksum, write_json
+from residuum.storage.results import Run, read_run, write_run
 from residuum.studies.costs import block_parameters
 from residuum.studies.kits import block_count, model_family
 from residuum.training.checkpoints import open_run, resume, write_checkpoint
 from residuum.training.optimisation import build_optimiser, trainable_groups
-from residuum.training.records import Progress
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import Progress, TrainingSettings
 
 NONSENSE = ("[", "[]", '"a"', "\xff", "[" * 100_000)
 

@@ -15,18 +15,18 @@ import torch
 
 import residuum
 from made_stores import known_data
-from residuum import packed
 from residuum.activations.exchange import import_activations
-from residuum.activations.manifests import read_manifest
-from residuum.activations.store import open_store
-from residuum.corpus import files, read_corpus
+from residuum.activations.store import open_store, read_manifest
+from residuum.corpus import read_corpus
+from residuum.corpus import text_files as files
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.feature_transfer.product import read_classifier
-from residuum.files import read_json, write_json
-from residuum.models import load_model, parse_layers
-from residuum.results import Run, read_run, write_run
+from residuum.models.loading import load_model, parse_layers
+from residuum.shrinking.product import read_classifier
+from residuum.storage import compression as packed
+from residuum.storage.files import read_json, write_json
+from residuum.storage.results import Run, read_run, write_run
 from residuum.training.checkpoints import load_checkpoint, open_run, write_checkpoint
-from residuum.training.records import Progress
+from residuum.training.processes import Progress
 
 
 def refused(path, **options):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from residuum.errors import DataError
-from residuum.maths.alignment_losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
+from residuum.maths.losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from residuum.errors import DataError
-from residuum.maths.angular import AngularAccumulator, least_turning_run
+from residuum.maths.profiles import AngularAccumulator, least_turning_run
 
 
 def distances(layers, pieces=1):

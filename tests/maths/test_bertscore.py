@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from residuum.errors import DataError
-from residuum.maths import bertscore as module
-from residuum.maths.bertscore import TokenStates, bertscore, bertscore_ranks, f_score, own_bertscores
+from residuum.maths import retrieval as module
+from residuum.maths.retrieval import TokenStates, bertscore, bertscore_ranks, f_score, own_bertscores
 
 
 def sentences(lengths: list[int], layers: int = 2, width: int = 6, seed: int = 0) -> TokenStates:

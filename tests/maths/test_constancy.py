@@ -8,13 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from residuum.maths.arrays import SINGLE, constant_neurons, rounding_floor
 from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_correlation, cluster_neurons, moments_correlation, neuron_correlation
-from residuum.maths.constancy import SINGLE, constant_neurons, rounding_floor
 from residuum.maths.features import column_moments, constant_columns
-from residuum.maths.gaussian_ranking import gaussian_ranking, joint_scatter, scatter_of_words
 from residuum.maths.moments import MomentsAccumulator, merge
-from residuum.maths.rankings import intersection_over_union, mean_difference_ranking, probeless_ranking
+from residuum.maths.rankings import (
+    gaussian_ranking,
+    intersection_over_union,
+    joint_scatter,
+    mean_difference_ranking,
+    probeless_ranking,
+    scatter_of_words,
+)
 
 WORDS = 300
 CONSTANT = [1, 4, 6]

@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from residuum.errors import DataError
-from residuum.maths import contexts
-from residuum.maths.contexts import ContextAccumulator, ContextSums
+from residuum.maths import profiles as contexts
+from residuum.maths.profiles import ContextAccumulator, ContextSums
 
 WIDTHS = [4, 6]
 

@@ -7,17 +7,17 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import DataError
-from residuum.maths.alignment_losses import info_nce
 from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_neurons, neuron_correlation
-from residuum.maths.gaussian_ranking import gaussian_ranking, joint_scatter
-from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, normalized_mse
+from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, info_nce, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
 from residuum.maths.probe_scores import pearson_score, selectivity
 from residuum.maths.probing import Probe, Recipe, train_probes
 from residuum.maths.rankings import (
     Ranking,
+    gaussian_ranking,
     iou_ranking,
+    joint_scatter,
     lca_ranking,
     mean_difference_ranking,
     probeless_ranking,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.errors import SettingError
-from residuum.maths.layer_maps import MAPS, drawn, layer_map, measured_map, published_uniform
+from residuum.maths.losses import MAPS, drawn, layer_map, measured_map, published_uniform
 
 
 def test_six_of_twelve_layers_as_in_the_thesis():

@@ -2,15 +2,16 @@ import numpy as np
 import pytest
 
 from residuum.errors import DataError
-from residuum.maths.clustering import cluster_correlation, neuron_correlation
-from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.partitions import (
+from residuum.maths.clustering import (
+    cluster_correlation,
     cluster_windows,
     dbscan_partition,
     kmeans_partition,
+    neuron_correlation,
     partition_agreement,
     square_distances,
 )
+from residuum.maths.neuron_ids import NeuronLayout
 
 FIVE_LAYERS = NeuronLayout((2, 2, 2, 2, 2))
 

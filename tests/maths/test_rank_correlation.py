@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from residuum.errors import DataError
-from residuum.maths.rank_correlation import spearman
+from residuum.maths.statistics import spearman
 
 # Table 4.11 of the thesis, without the teacher: downstream average, BERTScore average, cosine average
 TABLE = np.array(

@@ -7,7 +7,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.neighbors import NearestNeighbors
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.relations import knn, rsa, sample_words
+from residuum.maths.kernels import knn, rsa, sample_words
 from residuum.maths.similarity import similarity
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.errors import SettingError
-from residuum.maths.relative_depth import depth_weights, relative_depths
+from residuum.maths.profiles import depth_weights, relative_depths
 
 
 def test_the_embeddings_lie_at_0_and_the_last_layer_at_1():

@@ -9,13 +9,7 @@ from scipy import stats
 from sklearn import metrics
 
 from residuum.errors import DataError
-from residuum.maths.task_scores import (
-    classification_scores,
-    matthews,
-    regression_scores,
-    span_scores,
-    spans,
-)
+from residuum.maths.probe_scores import classification_scores, matthews, regression_scores, span_scores, spans
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 7])

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import SettingError
-from residuum.results import Run, write_run
+from residuum.storage.results import Run, write_run
 from residuum.studies import demo as demonstration
 from residuum.studies.demo import SECONDS, Clock, demo
 from residuum.studies.documents import DOCUMENTS

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.estimates import (
     Estimate,
     accuracy_estimate,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from residuum.results import Run, write_run
 from residuum.samples import teacher_folder
+from residuum.storage.results import Run, write_run
 from residuum.studies import monolingual
 from residuum.studies.commands import CURVE, distillation_config
 from residuum.studies.declarations import step_name

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from residuum.models import load_model
+from residuum.models.loading import load_model
 from residuum.studies.commands import tuned, tuned_folder, tuning_load
 from residuum.studies.estimates import score_on_test
 from residuum.studies.kits import Kit

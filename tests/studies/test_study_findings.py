@@ -6,7 +6,7 @@ from itertools import product
 import pandas as pd
 import pytest
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies import (
     distilled_findings,
     monolingual_findings,

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.cli.studies import STUDIES
 from residuum.errors import CorpusError, MemoryLimitError, ModelError, SettingError, StoreError
-from residuum.results import Run, finished_run, read_run, write_run
+from residuum.storage.results import Run, finished_run, read_run, write_run
 from residuum.studies import documents
 from residuum.studies.declarations import GLUE, Claim, Data, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.running import study

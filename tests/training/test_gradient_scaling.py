@@ -6,7 +6,7 @@ from torch import nn
 
 from residuum.errors import StoreError
 from residuum.training.checkpoints import FOLDER, SCALER, resume, write_checkpoint
-from residuum.training.records import Progress
+from residuum.training.processes import Progress
 
 
 def moved_scaler(net, optimiser):

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from training_runs import main, regression
 
-from residuum.files import read_json
+from residuum.storage.files import read_json
 
 PROGRAM = str(Path(__file__).with_name("training_runs.py"))
 

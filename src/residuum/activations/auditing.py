@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from residuum.alignment import Audit
+from residuum.models.alignment import Audit
 
 if TYPE_CHECKING:
     import pandas as pd

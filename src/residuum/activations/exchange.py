@@ -25,13 +25,20 @@ from residuum.activations.foreign import (
     known_suffix,
     read_foreign,
 )
-from residuum.activations.manifests import Manifest, Shard, plan_shards
-from residuum.activations.store import ActivationStore, StoreWriter, words_fingerprint, write_shard
+from residuum.activations.store import (
+    ActivationStore,
+    Manifest,
+    Shard,
+    StoreWriter,
+    plan_shards,
+    words_fingerprint,
+    write_shard,
+)
 from residuum.costs import Cost, Step, within
-from residuum.environment import environment
 from residuum.errors import SettingError, StoreError
-from residuum.files import checksum, lone_file
-from residuum.remote import local_path
+from residuum.storage.files import checksum, lone_file
+from residuum.storage.remote import local_path
+from residuum.storage.results import environment
 
 if TYPE_CHECKING:
     from residuum.corpus import Corpus

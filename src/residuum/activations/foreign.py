@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 
 from residuum.errors import SettingError, StoreError
-from residuum.packed import MOST_GROWTH, arrow_bytes, unpacked_limit
+from residuum.storage.compression import MOST_GROWTH, arrow_bytes, unpacked_limit
 
 ARROW = (".arrow", ".feather")
 HDF5 = (".hdf5", ".h5")

@@ -9,14 +9,12 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from residuum.activations.buffers import Room
-from residuum.activations.extraction import Extraction, GroupReading, Settings
-from residuum.activations.manifests import Shard
-from residuum.activations.store import StoreWriter, write_shard
-from residuum.alignment import Aligner
+from residuum.activations.extraction import Extraction, GroupReading, Room, Settings
+from residuum.activations.store import Shard, StoreWriter, write_shard
 from residuum.corpus import Corpus
 from residuum.errors import ModelError
-from residuum.models import Model, Origin, only_first_layers
+from residuum.models.alignment import Aligner
+from residuum.models.loading import Model, Origin, only_first_layers
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from residuum.activations.buffers import Buffers, Room
-from residuum.activations.extraction import Extraction, Settings
+from residuum.activations.extraction import Buffers, Extraction, Room, Settings
 from residuum.activations.store import Block, words_fingerprint
-from residuum.alignment import Aligner, Alignment, Audit
 from residuum.corpus import Corpus
-from residuum.models import Model, only_first_layers, parse_layers
+from residuum.models.alignment import Aligner, Alignment, Audit
+from residuum.models.loading import Model, only_first_layers, parse_layers
 
 AUDITED = 1000  # sentences that are aligned at once for the audit
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from residuum.alignment import Alignment, Window
+from residuum.models.alignment import Alignment, Window
 
 POOLINGS = ("last", "first", "mean", "max")
 POSITIONS = ("auto", "cls", "last", "mean")

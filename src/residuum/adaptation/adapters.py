@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
 from residuum.errors import ModelError, SettingError
-from residuum.models import find_blocks, probe_batch
+from residuum.models.loading import find_blocks, probe_batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

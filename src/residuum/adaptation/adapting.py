@@ -18,10 +18,10 @@ from residuum.adaptation.students import Student
 from residuum.adaptation.tables import below_each_other, mean_scores, strategy_averages, strategy_table
 from residuum.adaptation.teaching import teacher_answers
 from residuum.adaptation.zero_shot import Work, learn_zero_shot
+from residuum.corpus.tasks import Task
 from residuum.errors import SettingError
-from residuum.results import Result, Run, finished_run, write_run
-from residuum.tasks import Task
-from residuum.tuning.problems import Problem, problem_of
+from residuum.storage.results import Result, Run, finished_run, write_run
+from residuum.training.problems import Problem, problem_of
 
 if TYPE_CHECKING:
     import pandas as pd

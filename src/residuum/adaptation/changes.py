@@ -15,8 +15,8 @@ from torch.utils.hooks import RemovableHandle
 from residuum.adaptation.adapters import Adapters
 from residuum.adaptation.parts import new_blocks
 from residuum.errors import ModelError, StoreError
-from residuum.surgery import add_layers, keep_layers, layer_count
-from residuum.tensor_files import read_tensors, write_tensors
+from residuum.models.surgery import add_layers, keep_layers, layer_count
+from residuum.storage.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

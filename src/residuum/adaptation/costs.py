@@ -19,11 +19,11 @@ from residuum.adaptation.students import Student, logits_of
 from residuum.adaptation.teaching import TASK_WEIGHT, taught_losses, teacher_answers
 from residuum.adaptation.zero_shot import Work, source_lesson
 from residuum.corpus import Corpus
+from residuum.corpus.tasks import Task
 from residuum.costs import Cost, Step, timed
-from residuum.tasks import Task
-from residuum.tuning.costs import Sizes, answering_seconds, learning_step, sampled_answers, sampled_training
-from residuum.tuning.learning import Lesson
-from residuum.tuning.problems import problem_of
+from residuum.training.learning import Lesson
+from residuum.training.learning_costs import Sizes, answering_seconds, learning_step, sampled_answers, sampled_training
+from residuum.training.problems import problem_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

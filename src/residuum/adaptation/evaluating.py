@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from residuum.adaptation.files import read_part
 from residuum.adaptation.folders import load_adapted
 from residuum.corpus import Corpus
-from residuum.results import Result, Run, finished_run, write_run
-from residuum.surgery import files_fingerprint
+from residuum.models.surgery import files_fingerprint
+from residuum.storage.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
     import pandas as pd

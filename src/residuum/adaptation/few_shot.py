@@ -17,9 +17,9 @@ from residuum.adaptation.students import Student, logits_of
 from residuum.adaptation.zero_shot import Work
 from residuum.corpus import Corpus
 from residuum.errors import SettingError
-from residuum.results import Run, finished_run, write_run
+from residuum.storage.results import Run, finished_run, write_run
 from residuum.training import discard_checkpoints
-from residuum.tuning.learning import Lesson, learn
+from residuum.training.learning import Lesson, learn
 
 if TYPE_CHECKING:
     import pandas as pd

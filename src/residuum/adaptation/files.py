@@ -9,11 +9,11 @@ from pathlib import Path
 
 from residuum.adaptation.corpora import TransferCorpora, complete_target
 from residuum.corpus import Corpus, read_corpus
-from residuum.corpus.detection import bare_name, is_of_split, may_be_text
-from residuum.corpus.files import first_lines, whole_text
+from residuum.corpus.reading import bare_name, is_of_split, may_be_text
 from residuum.corpus.records import known_text_columns
+from residuum.corpus.tasks import Task, check_labels, named_task
+from residuum.corpus.text_files import first_lines, whole_text
 from residuum.errors import CorpusError, SettingError
-from residuum.tasks import Task, check_labels, named_task
 
 _NAMED = (Task("xnli", unit="sentence"), Task("wikiann", "ner", metric="span_f1"), Task("xcopa", unit="sentence"))
 CROSS_LINGUAL = {task.name: task for task in _NAMED}

@@ -12,11 +12,11 @@ from residuum.adaptation.files import transfer_task
 from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student
 from residuum.errors import SettingError, StoreError
-from residuum.files import read_json, write_json
-from residuum.schemas import conforming
-from residuum.surgery import save_whole
-from residuum.tuning.heads import load_with_head
-from residuum.tuning.problems import Problem
+from residuum.models.surgery import save_whole
+from residuum.storage.files import read_json, write_json
+from residuum.storage.schemas import conforming
+from residuum.training.heads import load_with_head
+from residuum.training.problems import Problem
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from residuum.errors import ModelError
-from residuum.models import find_blocks
-from residuum.surgery import embedding_modules
+from residuum.models.loading import find_blocks
+from residuum.models.surgery import embedding_modules
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -24,7 +24,7 @@ from residuum.adaptation.parts import (
     share,
 )
 from residuum.adaptation.strategies import Strategy
-from residuum.surgery import add_layers, layer_count
+from residuum.models.surgery import add_layers, layer_count
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

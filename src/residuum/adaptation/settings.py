@@ -7,7 +7,7 @@ from typing import Any
 
 from residuum.adaptation.strategies import Strategy
 from residuum.errors import SettingError
-from residuum.tuning.learning import LearningSettings
+from residuum.training.learning import LearningSettings
 
 EPOCHS = {"xnli": 10.0}  # of the thesis; 20 for NER and SIQA
 OTHER_EPOCHS = 20.0

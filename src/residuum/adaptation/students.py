@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from residuum.corpus import Corpus
-from residuum.models import from_transformers, load_tokenizer, resolve_device
-from residuum.surgery import files_fingerprint, keep_layers, kept_layers, layer_count
-from residuum.tuning.collation import Batch, Collator
-from residuum.tuning.encoding import Encoder, Part, pad_id
-from residuum.tuning.heads import load_with_head, takes_types
-from residuum.tuning.predicting import Logits, score_part
-from residuum.tuning.problems import Problem
+from residuum.models.loading import from_transformers, load_tokenizer, resolve_device
+from residuum.models.surgery import files_fingerprint, keep_layers, kept_layers, layer_count
+from residuum.training.encoding import Batch, Collator, Encoder, Part, pad_id
+from residuum.training.heads import load_with_head, takes_types
+from residuum.training.learning import Logits, score_part
+from residuum.training.problems import Problem
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -13,10 +13,9 @@ from torch import Tensor
 from residuum.adaptation.students import Student, logits_of
 from residuum.corpus import Corpus
 from residuum.errors import ModelError
-from residuum.models import clear_loading_errors
-from residuum.tuning.collation import Batch, Collator
-from residuum.tuning.encoding import Example, length_sorted
-from residuum.tuning.problems import Problem
+from residuum.models.loading import clear_loading_errors
+from residuum.training.encoding import Batch, Collator, Example, length_sorted
+from residuum.training.problems import Problem
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

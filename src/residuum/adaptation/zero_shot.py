@@ -15,10 +15,10 @@ from residuum.adaptation.strategies import Strategy
 from residuum.adaptation.students import Student, logits_of
 from residuum.adaptation.teaching import TASK_WEIGHT, Answers, taught_collator, taught_losses
 from residuum.errors import ModelError
-from residuum.results import Run, finished_run, write_run
-from residuum.surgery import layer_count
+from residuum.models.surgery import layer_count
+from residuum.storage.results import Run, finished_run, write_run
 from residuum.training import Training, discard_checkpoints, load_checkpoint
-from residuum.tuning.learning import Lesson, learn
+from residuum.training.learning import Lesson, learn
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -67,11 +67,11 @@ def extract(
     fresh: Fresh = False,
 ) -> None:
     """Write the activations of every word (or sentence) of a corpus."""
-    from residuum.activations.costs import extract_cost
+    from residuum.activations.estimates import extract_cost
     from residuum.activations.extraction import extract as run
     from residuum.corpus import read_corpus
     from residuum.engine import opened_engine
-    from residuum.models import load_model
+    from residuum.models.loading import load_model
 
     quiet_libraries()
     sentences = read_corpus(corpus, format=format, split=split, limit=limit, text=column(text), pair=column(pair))

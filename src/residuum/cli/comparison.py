@@ -65,8 +65,8 @@ def compare(
     from residuum.comparison.comparing import compare as run
     from residuum.corpus import read_corpus
     from residuum.engine import opened_engine
-    from residuum.models import check_weights, load_model
-    from residuum.reports import report
+    from residuum.models.loading import check_weights, load_model
+    from residuum.reporting.reporting import report
 
     quiet_libraries()
     things: list[Any] = list(sources)
@@ -149,10 +149,10 @@ def diff(
     fresh: Fresh = False,
 ) -> None:
     """Show what fine-tuning, pruning or distillation changed: probes, salient neurons, similarity, and a report."""
-    from residuum.differences import diff as run
-    from residuum.differences.costs import diff_cost
     from residuum.engine import opened_engine
-    from residuum.reports import report
+    from residuum.probing.diff import diff as run
+    from residuum.probing.diff_costs import diff_cost
+    from residuum.reporting.reporting import report
 
     quiet_libraries()
     with opened_engine(engine, workers, scheduler) as where:

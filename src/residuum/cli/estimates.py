@@ -27,7 +27,7 @@ def only_estimated(
     from residuum.costs import within
 
     if max_memory is not None and models:
-        from residuum.models import check_weights
+        from residuum.models.loading import check_weights
 
         for model in models:
             check_weights([model], gigabytes(max_memory))

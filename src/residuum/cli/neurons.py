@@ -68,8 +68,8 @@ def rank(
     fresh: Fresh = False,
 ) -> None:
     """Find the neurons that a task needs, how few suffice, where they lie and which words they react to."""
-    from residuum.ranking import rank_neurons as run
-    from residuum.ranking.costs import rank_cost
+    from residuum.probing.rank_costs import rank_cost
+    from residuum.probing.ranking import rank_neurons as run
 
     quiet_libraries()
     with where.opened() as engine:
@@ -129,8 +129,8 @@ def describe(
     fresh: Fresh = False,
 ) -> None:
     """Show which words some neurons react to, and in which sentences most; no labels are needed."""
-    from residuum.ranking import neuron_cards as run
-    from residuum.ranking.costs import cards_cost
+    from residuum.probing.descriptions import neuron_cards as run
+    from residuum.probing.rank_costs import cards_cost
 
     quiet_libraries()
     with where.opened() as engine:
@@ -185,8 +185,8 @@ def ablate(
     fresh: Fresh = False,
 ) -> None:
     """Silence neurons in the running model and measure a task again: is what they encode also used?"""
-    from residuum.ranking import ablate as run
-    from residuum.ranking.costs import ablate_cost
+    from residuum.probing.lesions import ablate as run
+    from residuum.probing.rank_costs import ablate_cost
 
     quiet_libraries()
     options: dict[str, Any] = {

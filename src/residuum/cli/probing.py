@@ -79,8 +79,8 @@ def redundancy(
     fresh: Fresh = False,
 ) -> None:
     """Find which neurons and layers say the same, and the few that a task needs."""
-    from residuum.redundancies import redundancy as run
-    from residuum.task_costs import redundancy_cost
+    from residuum.probing.redundancy import redundancy as run
+    from residuum.probing.task_costs import redundancy_cost
 
     quiet_libraries()
     options = {key: value for key, value in reading.options.items() if task is not None or key not in ("dev", "test")}
@@ -156,9 +156,9 @@ def probe(
     fresh: Fresh = False,
 ) -> None:
     """Measure what each layer knows of a task, with control task, baselines and intervals."""
-    from residuum.probes import probe as run
-    from residuum.task_costs import probe_cost
-    from residuum.twins import why_no_twin
+    from residuum.probing.probing import probe as run
+    from residuum.probing.task_costs import probe_cost
+    from residuum.probing.twins import why_no_twin
 
     quiet_libraries()
     twin = why_no_twin(source) is None if random_twin is None else random_twin
@@ -238,9 +238,9 @@ def probe_languages(
     fresh: Fresh = False,
 ) -> None:
     """Learn a task in one language and test it in others, from ever fewer neurons."""
-    from residuum.batteries import parse_penalty
-    from residuum.probes import probe_languages as run
-    from residuum.probes.costs import languages_cost
+    from residuum.probing.batteries import parse_penalty
+    from residuum.probing.languages import probe_languages as run
+    from residuum.probing.probe_costs import languages_cost
 
     quiet_libraries()
     penalties = parse_penalty(penalty)

@@ -24,8 +24,8 @@ def report(
     ] = None,
 ) -> None:
     """Draw what other commands measured: one HTML page that needs nothing else."""
-    from residuum.reports import report as run
-    from residuum.reports.reporting import figures_folder
+    from residuum.reporting.reporting import figures_folder
+    from residuum.reporting.reporting import report as run
 
     typer.echo(f"{run(runs, out, title=title, figures=figures)} is written.")
     if figures is not None:
@@ -71,8 +71,8 @@ def sample(
     ] = None,
 ) -> None:
     """Write parallel sample data whose truth is known: the same seed says the same things in every language."""
-    from residuum.files import lone_file
     from residuum.samples import sample_text, teacher_folder
+    from residuum.storage.files import lone_file
 
     if task == "teacher":
         _show_teacher(teacher_folder(), out)
@@ -91,7 +91,7 @@ def _show_teacher(folder: Path, out: Path | None) -> None:
     from shutil import copytree
 
     from residuum.errors import SettingError
-    from residuum.files import checksum, whole_folder
+    from residuum.storage.files import checksum, whole_folder
 
     def content(place: Path) -> dict[str, str]:
         return {file.name: checksum(file) for file in place.iterdir() if file.is_file()}

@@ -57,8 +57,8 @@ def prune(
     fresh: Fresh = False,
 ) -> None:
     """Write a model with fewer layers, chosen by position or by measurement."""
-    from residuum.pruning import prune as run
-    from residuum.pruning import prune_cost
+    from residuum.shrinking.pruning import prune as run
+    from residuum.shrinking.pruning import prune_cost
 
     quiet_libraries()
     options: dict[str, Any] = {
@@ -96,8 +96,8 @@ def trim(
     fresh: Fresh = False,
 ) -> None:
     """Write a model without the vocabulary that some texts do not use; it splits those texts as before."""
-    from residuum.trimming import trim as run
-    from residuum.trimming import trim_cost
+    from residuum.shrinking.trimming import trim as run
+    from residuum.shrinking.trimming import trim_cost
 
     quiet_libraries()
     if only_estimated(estimate, max_memory, lambda: trim_cost(model, text, minimum_count=minimum_count), [model]):
@@ -164,8 +164,8 @@ def transfer(
     fresh: Fresh = False,
 ) -> None:
     """Write the smallest model that does a task: fewer layers, and a classifier on few neurons."""
-    from residuum.feature_transfer import transfer as run
-    from residuum.feature_transfer import transfer_cost
+    from residuum.shrinking.estimates import transfer_cost
+    from residuum.shrinking.transferring import transfer as run
 
     quiet_libraries()
     shared: dict[str, Any] = {
@@ -213,8 +213,8 @@ def predict(
     max_memory: MaxMemory = None,
 ) -> None:
     """Label the texts of standard input, one a line (pairs: two segments with a tab between)."""
-    from residuum.feature_transfer.streaming import label_lines, text_lines
-    from residuum.models import check_weights
+    from residuum.models.loading import check_weights
+    from residuum.shrinking.streaming import label_lines, text_lines
 
     quiet_libraries()
     check_weights([folder], gigabytes(max_memory))

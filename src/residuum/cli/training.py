@@ -26,9 +26,9 @@ def pretrain(
     fresh: Fresh = False,
 ) -> None:
     """Train a tokenizer and a language model from scratch, on text and translations."""
-    from residuum.pretraining import pretrain as run
-    from residuum.pretraining.costs import pretrain_cost
     from residuum.training import is_main_process
+    from residuum.training.pretraining import pretrain as run
+    from residuum.training.pretraining_costs import pretrain_cost
 
     quiet_libraries()
     if only_estimated(estimate, max_memory, lambda: pretrain_cost(config, device=device)):
@@ -97,10 +97,10 @@ def finetune(
     fresh: Fresh = False,
 ) -> None:
     """Teach a model a task, whole or with layers frozen or dropped, and write the one that scored best."""
-    from residuum.finetuning import finetune as run
-    from residuum.finetuning.costs import finetune_cost
     from residuum.training import is_main_process
-    from residuum.tuning import LearningSettings
+    from residuum.training.finetuning import finetune as run
+    from residuum.training.finetuning_costs import finetune_cost
+    from residuum.training.learning import LearningSettings
 
     quiet_libraries()
     settings = LearningSettings(

@@ -28,13 +28,13 @@ from residuum.costs import Cost, Step, within
 from residuum.engine import Engine, Workers, as_engine, worker_count
 from residuum.errors import SettingError
 from residuum.maths.similarity import MEASURES, check_options
-from residuum.remote import is_address
-from residuum.results import Result, Run, finished_run, scratch, write_run
+from residuum.storage.remote import is_address
+from residuum.storage.results import Result, Run, finished_run, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
 
-    from residuum.models import Model
+    from residuum.models.loading import Model
 
 PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
 ATTENTION = tuple(name for name, measure in MEASURES.items() if "attention" in measure.source)
@@ -268,7 +268,7 @@ def _as_activations(
     if corpus is None:
         raise SettingError(f"{source} is a model, not an activation store; give the corpus that it shall read.")
     from residuum.activations.live import LiveActivations
-    from residuum.models import as_model
+    from residuum.models.loading import as_model
 
     wanted = bool(set(measures) & set(ATTENTION))
     model = as_model(source, attention=wanted, max_memory=max_memory)

@@ -29,13 +29,14 @@ from residuum.comparison.passes import (
 )
 from residuum.engine import Engine, reduce_tasks, run_tasks, tree_height
 from residuum.errors import MemoryLimitError, StoreError
-from residuum.maths import attention, contexts
+from residuum.maths import attention
+from residuum.maths import profiles as contexts
 from residuum.maths.attention import HEAD_MEASURES
-from residuum.maths.contexts import ContextSums
 from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, merge, subtract
+from residuum.maths.profiles import ContextSums
 from residuum.maths.similarity import MEASURES, array_similarity_matrix, similarity_matrices
-from residuum.tensor_files import read_tensors, write_tensors
+from residuum.storage.tensors import read_tensors, write_tensors
 
 _AGAIN = "Run the same comparison with --fresh."
 

@@ -21,10 +21,10 @@ from residuum.engine import cut_into_tasks
 from residuum.errors import DataError
 from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
 from residuum.maths.attention import merge as merge_heads
-from residuum.maths.contexts import ContextAccumulator, ContextSums
-from residuum.maths.contexts import merge as merge_contexts
 from residuum.maths.layer_blocks import Pair
 from residuum.maths.moments import Moments, MomentsAccumulator, merge
+from residuum.maths.profiles import ContextAccumulator, ContextSums
+from residuum.maths.profiles import merge as merge_contexts
 
 PIECE_WORDS = 512  # read at once
 WORD_TYPES = 500  # whose contexts are compared: the most frequent ones

@@ -13,11 +13,9 @@ from itertools import islice, takewhile
 from pathlib import Path
 from sys import intern
 
-from residuum.corpus.corpus import Corpus
-from residuum.corpus.files import Line, blocks, comment_values, malformed
+from residuum.corpus.corpus import Corpus, Sentence, Span, corpus_of_sentences, divided_span, located_spans
 from residuum.corpus.options import Options
-from residuum.corpus.sentences import Sentence, corpus_of_sentences
-from residuum.corpus.spans import Span, divided_span, located_spans
+from residuum.corpus.text_files import Line, blocks, comment_values, malformed
 
 N_COLUMNS = 10
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, _DEPS, MISC = range(N_COLUMNS)

@@ -1,15 +1,91 @@
-"""The corpus: sentences as lists of words, and what is known of each word and sentence."""
+"""Where words stand in a text."""
 
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
+from random import Random
+from typing import TypeVar
 
-from residuum.corpus.spans import Span, joined_spans
-from residuum.corpus.splitting import split_indices
 from residuum.errors import CorpusError, SettingError
+
+Span = tuple[int, int]
+
+
+def joined_spans(words: Sequence[str]) -> list[Span]:
+    """The spans of words that are joined by single spaces."""
+    spans, start = [], 0
+    for word in words:
+        spans.append((start, start + len(word)))
+        start += len(word) + 1
+    return spans
+
+
+def located_spans(tokens: Sequence[str], text: str) -> list[Span] | None:
+    """The spans of tokens that make up the text apart from white space, or None if they do not."""
+    spans, start = [], 0
+    for token in tokens:
+        start = _skip_space(text, start)
+        if not text.startswith(token, start):
+            return None
+        spans.append((start, start + len(token)))
+        start += len(token)
+    return spans if _skip_space(text, start) == len(text) else None
+
+
+def divided_span(span: Span, token: str, words: Sequence[str]) -> list[Span]:
+    """The spans of the words of one token: its pieces if the words spell it, else all of it for each."""
+    if "".join(words) != token:
+        return [span] * len(words)
+    spans, start = [], span[0]
+    for word in words:
+        spans.append((start, start + len(word)))
+        start += len(word)
+    return spans
+
+
+def _skip_space(text: str, start: int) -> int:
+    while start < len(text) and text[start].isspace():
+        start += 1
+    return start
+
+
+def split_indices(n: int, sizes: Sequence[float], seed: int = 0) -> list[list[int]]:
+    """Disjoint random parts of range(n), each in ascending order: a pure function of (n, sizes, seed).
+
+    `sizes` are whole numbers of sentences (`[900, 100]`) or shares (`[0.9, 0.1]`); what they do not add
+    up to stays out. Parallel corpora have the same n, so they get the same parts.
+    """
+    counts = _counts(n, sizes)
+    # Python promises that random() never changes for a seed; it does not promise that of shuffle().
+    draw = Random(seed)
+    order = sorted(range(n), key=lambda _: draw.random())
+    bounds = accumulate(counts, initial=0)
+    return [sorted(order[start:end]) for start, end in pairwise(bounds)]
+
+
+def _counts(n: int, sizes: Sequence[float]) -> list[int]:
+    if not sizes or any(isinstance(size, bool) or not size > 0 for size in sizes):
+        raise SettingError(f"sizes are {list(sizes)}; expected positive numbers, such as [900, 100] or [0.9, 0.1].")
+    whole = [isinstance(size, int) for size in sizes]
+    if not all(whole) and any(whole):
+        raise SettingError(f"sizes are {list(sizes)}; expected all whole numbers or all shares, not both.")
+    counts = [int(size) for size in sizes] if all(whole) else _counts_of_shares(n, sizes)
+    if sum(counts) > n or 0 in counts:
+        raise CorpusError(f"{n} sentences cannot be split into parts of {list(sizes)}.")
+    return counts
+
+
+def _counts_of_shares(n: int, shares: Sequence[float]) -> list[int]:
+    if sum(shares) > 1 + 1e-9:
+        raise SettingError(f"sizes are {list(shares)}, together {sum(shares):g}; expected shares of at most 1.")
+    bounds = [round(n * total) for total in accumulate(shares, initial=0.0)]
+    return [end - start for start, end in pairwise(bounds)]
+
 
 WordLabels = list[list[str | None]]
 SentenceLabels = list[str | float | None]
@@ -216,3 +292,86 @@ def _cells(values: Iterable[object], tag: str) -> str:
 
 def _shortened(text: str, length: int = 200) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The words of a sentence, the labels that it has, its own id if any, and its text as written if kept."""
+
+    words: list[str]
+    labels: dict[str, list[str | None]]
+    id: str | None = None
+    written: tuple[str, list[Span]] | None = None
+
+
+def corpus_of_sentences(name: str, sentences: Sequence[Sentence], skipped: Counter[str]) -> Corpus:
+    """The corpus of these sentences; where a sentence lacks labels that others have, they are None."""
+    names = dict.fromkeys(label for sentence in sentences for label in sentence.labels)
+    # most features are absent from most sentences: one list a length saves a third of the memory
+    absent: dict[int, list[str | None]] = {n: [None] * n for n in {len(sentence.words) for sentence in sentences}}
+    labels: dict[str, WordLabels] = {
+        label: [sentence.labels.get(label) or absent[len(sentence.words)] for sentence in sentences] for label in names
+    }
+    written = [sentence.written for sentence in sentences if sentence.written is not None]
+    return Corpus(
+        name=name,
+        sentences=[sentence.words for sentence in sentences],
+        labels=labels,
+        ids=[sentence.id or str(number) for number, sentence in enumerate(sentences, 1)],
+        numbered=all(sentence.id is None for sentence in sentences),
+        skipped={what: count for what, count in skipped.items() if count},
+        written=WrittenText([text for text, _ in written], [spans for _, spans in written]) if written else None,
+    )
+
+
+Row = TypeVar("Row")
+
+
+def join_corpora(parts: Sequence[Corpus], name: str) -> Corpus:
+    """The sentences of all parts, one part after another; a label that a part lacks is None there."""
+    if not parts:
+        raise CorpusError(f"There is nothing to join as {name}; give at least one corpus.")
+    for what in ("pairs", "choices"):
+        if len({getattr(part, what) is None for part in parts}) > 1:
+            raise CorpusError(f"Some parts of {name} have {what} and others have none; join corpora of one kind.")
+    return Corpus(
+        name=name,
+        sentences=_chained(parts, lambda part: part.sentences),
+        labels={key: _chained(parts, _word_rows(key)) for key in _keys(parts, "labels")},
+        sentence_labels={key: _chained(parts, _sentence_rows(key)) for key in _keys(parts, "sentence_labels")},
+        pairs=None if parts[0].pairs is None else _chained(parts, lambda part: part.pairs or []),
+        ids=_chained(parts, lambda part: part.ids),
+        language=parts[0].language if len({part.language for part in parts}) == 1 else None,
+        skipped={key: sum(part.skipped.get(key, 0) for part in parts) for key in _keys(parts, "skipped")},
+        numbered=all(part.numbered for part in parts),
+        written=_joined_text(parts),
+        choices=None if parts[0].choices is None else _chained(parts, lambda part: part.choices or []),
+    )
+
+
+def _chained(parts: Sequence[Corpus], rows: Callable[[Corpus], Sequence[Row]]) -> list[Row]:
+    return [row for part in parts for row in rows(part)]
+
+
+def _keys(parts: Sequence[Corpus], table: str) -> list[str]:
+    return list(dict.fromkeys(key for part in parts for key in getattr(part, table)))
+
+
+def _word_rows(key: str) -> Callable[[Corpus], list[list[str | None]]]:
+    return lambda part: part.labels.get(key) or [[None] * len(words) for words in part.sentences]
+
+
+def _sentence_rows(key: str) -> Callable[[Corpus], list[str | float | None]]:
+    return lambda part: part.sentence_labels.get(key) or [None] * len(part)
+
+
+def _joined_text(parts: Sequence[Corpus]) -> WrittenText | None:
+    """The text as written where any part has it; the others' words stand with spaces between them, as models read."""
+    if all(part.written is None for part in parts):
+        return None
+    everywhere = [(part, index) for part in parts for index in range(len(part))]
+    return WrittenText(
+        texts=[part.text(index) for part, index in everywhere],
+        spans=[part.spans(index) for part, index in everywhere],
+        pair_texts=None if parts[0].pairs is None else [part.pair_text(index) or "" for part, index in everywhere],
+    )

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from residuum.corpus.corpus import Corpus
 from residuum.corpus.options import Options
-from residuum.corpus.records import Table, corpus_of_table
-from residuum.corpus.rows import Row
+from residuum.corpus.records import Row, Table, corpus_of_table
 from residuum.errors import CorpusError, MissingSplitError
 
 if TYPE_CHECKING:

@@ -1,18 +1,100 @@
-"""Records with named columns, from whatever source, as a corpus."""
+"""One record of a table, and what can be wrong with it."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 
-from residuum.corpus.choices import ChoiceColumns, answer_place, known_choice_columns
 from residuum.corpus.corpus import Corpus, SentenceLabels, WrittenText
-from residuum.corpus.files import shortened
-from residuum.corpus.lines import spaced_spans
 from residuum.corpus.options import Column, Options
-from residuum.corpus.rows import Fault, Row
+from residuum.corpus.text_files import shortened, spaced_spans
 from residuum.errors import CorpusError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One record: where it stands, its values, and what is wrong with it if it could not be read."""
+
+    place: str
+    values: Mapping[str, object]
+    fault: str | None = None
+
+
+class Fault(Exception):
+    """What is wrong with one record."""
+
+
+ANSWER_COLUMNS = ("label", "labels", "answer", "correct")
+_LETTERS = "ABCDEFGH"
+_CONTEXTS = (("context", "question"), ("premise", "question"), ("sent1", "sent2"), ("question", None))
+
+
+@dataclass(frozen=True)
+class ChoiceColumns:
+    """The columns of a table of choices: one for each candidate, or one that holds them all.
+
+    `first` is the number that an answer gives the first candidate.
+    """
+
+    context: str
+    question: str | None
+    candidates: tuple[str, ...]
+    answer: str | None
+    first: int = 0
+
+    @property
+    def all(self) -> list[str]:
+        """Every column that is read."""
+        return [c for c in (self.context, self.question, *self.candidates, self.answer) if c is not None]
+
+
+# COPA and XCOPA, SIQA, SWAG: candidates in columns of their own, and the number of the first one.
+_NUMBERED = (
+    (("choice1", "choice2", "choice3", "choice4"), 0),
+    (("answera", "answerb", "answerc", "answerd"), 1),
+    (("ending0", "ending1", "ending2", "ending3"), 0),
+)
+_LISTED = ("options", "choices")
+
+
+def known_choice_columns(columns: Sequence[str], lists: Iterable[str]) -> ChoiceColumns | None:
+    """The columns of a multiple-choice table by their names, or None."""
+    by_name = {column.strip().lower(): column for column in columns}
+    found = _choice_candidates(by_name, frozenset(lists))
+    context = next(
+        ((by_name[c], q and by_name[q]) for c, q in _CONTEXTS if c in by_name and (q is None or q in by_name)), None
+    )
+    if found is None or context is None:
+        return None
+    answer = next((by_name[name] for name in ANSWER_COLUMNS if name in by_name), None)
+    return ChoiceColumns(*context, candidates=found[0], answer=answer, first=found[1])
+
+
+def answer_place(value: object, candidates: Sequence[str], first: int) -> str | None:
+    """Which candidate an answer means, counted from 0, as text: by its number, its letter or its very words."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value in candidates:
+        return str(candidates.index(value))
+    text = str(value).strip()
+    if text.startswith("-") and text[1:].isdecimal():
+        return None  # Hugging Face marks a missing label by a negative number
+    numbered = text.isdecimal() and len(text) < 10
+    place = int(text) - first if numbered else _LETTERS.find(text.upper()) if len(text) == 1 else -1
+    if not 0 <= place < len(candidates):
+        raise Fault(f"found the answer {value!r}; expected one of {len(candidates)} candidates, counted from {first}")
+    return str(place)
+
+
+def _choice_candidates(by_name: dict[str, str], lists: frozenset[str]) -> tuple[tuple[str, ...], int] | None:
+    for names, first in _NUMBERED:
+        there = tuple(by_name[name] for name in names if name in by_name)
+        if len(there) >= 2:
+            return there, first
+    listed = [by_name[name] for name in _LISTED if by_name.get(name) in lists]
+    return ((listed[0],), 0) if listed else None
+
 
 # The columns that hold text in GLUE, XNLI and the like, in lower case: first and second segment.
 TEXT_COLUMNS: tuple[tuple[str, str | None], ...] = (
@@ -318,3 +400,35 @@ def _label(value: object, class_names: list[str] | None) -> str | None:
     if isinstance(value, str):
         return intern(_unicode(value, "a label"))
     return str(value)
+
+
+RIGHT, WRONG = "right", "wrong"
+
+
+def candidate_pairs(corpus: Corpus) -> Corpus:
+    """A sentence for each candidate: the context and its question, then the candidate, labelled right or wrong.
+
+    A corpus without candidates is returned as it is.
+    """
+    if corpus.choices is None:
+        return corpus
+    places = [(i, place) for i, candidates in enumerate(corpus.choices) for place in range(len(candidates))]
+    labels: dict[str, SentenceLabels] = {
+        name: [None if answers[i] is None else RIGHT if str(place) == answers[i] else WRONG for i, place in places]
+        for name, answers in corpus.sentence_labels.items()
+    }
+    contexts = [_words_of_text(corpus.text(i), corpus.pair_text(i)) for i in range(len(corpus))]
+    return Corpus(
+        name=corpus.name,
+        sentences=[contexts[i] for i, _ in places],
+        sentence_labels=labels,
+        pairs=[corpus.choices[i][place].split() for i, place in places],
+        ids=[f"{corpus.ids[i]}.{place + 1}" for i, place in places],
+        language=corpus.language,
+        skipped=corpus.skipped,
+        numbered=False,
+    )
+
+
+def _words_of_text(context: str, question: str | None) -> list[str]:
+    return context.split() + ([] if question is None else question.split())

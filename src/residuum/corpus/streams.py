@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from residuum.corpus.files import numbered_lines
 from residuum.corpus.hub import is_hub_name
+from residuum.corpus.text_files import numbered_lines
 from residuum.errors import CorpusError
-from residuum.files import checksum
+from residuum.storage.files import checksum
 
 TEXT_SUFFIXES = (".txt", ".gz", ".xz")
 TEXT_COLUMNS = ("text", "sentence", "content")

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from residuum.corpus.corpus import Corpus
-from residuum.corpus.files import malformed, numbered_lines, too_large, whole_text
 from residuum.corpus.options import Options
-from residuum.corpus.records import Table, corpus_of_table, known_text_columns
-from residuum.corpus.rows import Row
+from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
+from residuum.corpus.text_files import malformed, numbered_lines, too_large, whole_text
 from residuum.errors import CorpusError, ResiduumError
-from residuum.packed import batch_bytes, open_parquet, stated_bytes, unpacked_limit
+from residuum.storage.compression import batch_bytes, open_parquet, stated_bytes, unpacked_limit
 
 if TYPE_CHECKING:
     from pyarrow import DataType, RecordBatch, Schema

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from residuum.corpus.streams import text_fingerprint
 from residuum.distillation.settings import DistillSettings, read_settings
 from residuum.errors import SettingError
-from residuum.results import Result, Run, finished_run, write_run
+from residuum.storage.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +99,7 @@ def run_identity(settings: DistillSettings) -> dict[str, Any]:
 
 def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by name, and beside each place in them the fingerprint of what lies there."""
-    from residuum.surgery import files_fingerprint
+    from residuum.models.surgery import files_fingerprint
 
     told = {
         **settings,

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
 from residuum.distillation.tables import trimming_table
-from residuum.files import whole_file
-from residuum.onnx_graphs import write_graph
-from residuum.surgery import save_whole
+from residuum.models.onnx_graphs import write_graph
+from residuum.models.surgery import save_whole
+from residuum.storage.files import whole_file
 
 CARD = """---
 library_name: transformers

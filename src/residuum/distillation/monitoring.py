@@ -12,7 +12,7 @@ from torch import Tensor
 
 from residuum.distillation.steps import Student
 from residuum.distillation.texts import IGNORED, Encoder, Line
-from residuum.maths.alignment_losses import mean_pool
+from residuum.maths.losses import mean_pool
 from residuum.maths.retrieval import Ranks, cosine_ranks
 from residuum.maths.vocabulary_losses import Learner, vocabulary_losses
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from residuum.errors import ModelError
 from residuum.maths.losses import attention_scores
 from residuum.maths.vocabulary_losses import Projection
-from residuum.models import find_blocks, is_causal, probe_batch
+from residuum.models.loading import find_blocks, is_causal, probe_batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from residuum.distillation.networks import AttentionInputs, States
 from residuum.distillation.presets import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, Recipe
 from residuum.maths import losses
-from residuum.maths.layer_maps import LayerMap
+from residuum.maths.losses import LayerMap
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from residuum.costs import Cost, Step, timed
 from residuum.distillation.distilling import training_settings
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.students import parameter_counts
-from residuum.maths.layer_maps import drawn
+from residuum.maths.losses import drawn
 from residuum.training.costs import rehearse, training_step
 from residuum.training.processes import evaluating
 

@@ -31,18 +31,18 @@ from residuum.distillation.texts import (
     translation_pairs,
 )
 from residuum.errors import ModelError, SettingError
-from residuum.maths.layer_maps import LayerMap, layer_map, measured_map, published_uniform
-from residuum.models import (
+from residuum.maths.losses import LayerMap, layer_map, measured_map, published_uniform
+from residuum.models.loading import (
     check_no_fresh_weights,
     clear_loading_errors,
     load_tokenizer,
     resolve_device,
     weights_fingerprint,
 )
-from residuum.onnx_graphs import check_packages
-from residuum.results import clear_content_errors, read_run
+from residuum.models.onnx_graphs import check_packages
+from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
+from residuum.storage.results import clear_content_errors, read_run
 from residuum.training import ParameterGroup, check_abilities, trainable_groups
-from residuum.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -274,7 +274,7 @@ def _encoders(
     tokenizer: PreTrainedTokenizerBase,
     vocabularies: dict[str, Vocabulary],
 ) -> dict[str, Encoder]:
-    from residuum.models import from_transformers
+    from residuum.models.loading import from_transformers
 
     window = from_transformers(teacher.base, tokenizer).window or settings.text.max_length
     special = np.array(tokenizer.all_special_ids)

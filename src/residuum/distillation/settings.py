@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from residuum.distillation.presets import PRESETS, SUM_TOLERANCE, TERMS, Preset, Recipe
 from residuum.errors import SettingError
-from residuum.schemas import read_yaml
+from residuum.storage.schemas import read_yaml
 
 Positive = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[\w.-]+$")]

@@ -18,7 +18,7 @@ from residuum.distillation.objective import Counts, Objective, Projections, toke
 from residuum.distillation.settings import ContrastSettings
 from residuum.distillation.teaching import Lesson, Teacher
 from residuum.distillation.texts import IGNORED
-from residuum.maths.alignment_losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
+from residuum.maths.losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
 from residuum.maths.vocabulary_losses import Learner, Projection, SoftTargets, vocabulary_losses
 from residuum.training import StepLosses
 

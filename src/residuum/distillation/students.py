@@ -14,9 +14,9 @@ from residuum.distillation.essential import EssentialNeurons, narrowed_weights
 from residuum.distillation.networks import LanguageModel, language_model
 from residuum.distillation.settings import ShapeSettings
 from residuum.errors import ModelError, SettingError
-from residuum.maths.layer_maps import LayerMap
-from residuum.models import find_blocks
-from residuum.vocabularies import Vocabulary, cut_model
+from residuum.maths.losses import LayerMap
+from residuum.models.loading import find_blocks
+from residuum.models.vocabularies import Vocabulary, cut_model
 
 # What the published initialisation left random.
 HEAD_TRANSFORM = (

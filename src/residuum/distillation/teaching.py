@@ -13,8 +13,8 @@ from torch import Tensor
 from residuum.distillation.networks import AttentionInputs, LanguageModel
 from residuum.distillation.objective import Knowledge, Objective
 from residuum.errors import StoreError
-from residuum.maths.alignment_losses import mean_pool
-from residuum.tensor_files import read_tensors, write_tensors
+from residuum.maths.losses import mean_pool
+from residuum.storage.tensors import read_tensors, write_tensors
 
 
 @dataclass(frozen=True, eq=False)

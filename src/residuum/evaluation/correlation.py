@@ -13,9 +13,8 @@ import xxhash
 from residuum.errors import SettingError
 from residuum.evaluation.retrieval import COMMAND as RETRIEVAL
 from residuum.evaluation.retrieval import Retrieval
-from residuum.maths.rank_correlation import spearman
-from residuum.maths.statistics import Correlation, pearson
-from residuum.results import Result, Run, clear_content_errors, finished_run, read_run, write_run
+from residuum.maths.statistics import Correlation, pearson, spearman
+from residuum.storage.results import Result, Run, clear_content_errors, finished_run, read_run, write_run
 
 COMMAND = "evaluate correlate"
 MEASURES = {"pearson": pearson, "spearman": spearman}

@@ -14,7 +14,7 @@ from residuum.evaluation.language_models import LanguageModel, load_language_mod
 from residuum.evaluation.pairs import SentencePairs
 from residuum.evaluation.perplexity import LOGITS, Masking, Text, check_masking, line_losses, named_corpora
 from residuum.evaluation.retrieval import SCORES, Plan, chosen_pairs, encode_sides, ranks_by, retrieval_plan
-from residuum.models import Model
+from residuum.models.loading import Model
 
 PAIRS = 128
 """Pairs that are encoded and ranked to time the rest."""

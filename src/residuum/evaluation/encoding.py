@@ -14,13 +14,12 @@ import torch
 from torch import Tensor
 
 from residuum.activations.extraction import batches
-from residuum.alignment import Window
 from residuum.errors import DataError
 from residuum.evaluation.token_batches import padded_batch, token_windows
-from residuum.files import clear_disk_errors, reserve_space
-from residuum.maths.bertscore import TokenStates
-from residuum.maths.retrieval import unit_rows
-from residuum.models import Model, only_first_layers
+from residuum.maths.retrieval import TokenStates, unit_rows
+from residuum.models.alignment import Window
+from residuum.models.loading import Model, only_first_layers
+from residuum.storage.files import clear_disk_errors, reserve_space
 
 BATCH_TOKENS = 1024
 

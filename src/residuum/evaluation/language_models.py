@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from residuum.errors import ModelError
-from residuum.models import Model, from_transformers, resolve_device
-from residuum.surgery import load_whole
+from residuum.models.loading import Model, from_transformers, resolve_device
+from residuum.models.surgery import load_whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from residuum.errors import SettingError
-from residuum.maths.bertscore import LayerPair
-from residuum.maths.layer_maps import layer_map
-from residuum.models import parse_layers
+from residuum.maths.losses import layer_map
+from residuum.maths.retrieval import LayerPair
+from residuum.models.loading import parse_layers
 
 
 @dataclass(frozen=True)

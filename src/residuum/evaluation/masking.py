@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from residuum.alignment import Window
+from residuum.models.alignment import Window
 
 MASKINGS = ("sampled", "each")
 HIDDEN, CHANGED = 0.8, 0.1  # of the chosen tokens, as in pretraining; the rest is shown as it is

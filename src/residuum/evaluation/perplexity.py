@@ -14,14 +14,14 @@ import torch
 from tqdm import tqdm
 
 from residuum.activations.extraction import batches
-from residuum.alignment import Window
 from residuum.corpus import Corpus, read_corpus
 from residuum.errors import ModelError, SettingError
 from residuum.evaluation.language_models import LanguageModel, load_language_model
 from residuum.evaluation.masking import MASKINGS, Prediction, causal_predictions, masked_predictions
 from residuum.evaluation.token_batches import padded_batch, token_windows
 from residuum.maths.statistics import bootstrap
-from residuum.results import Result, Run, finished_run, write_run
+from residuum.models.alignment import Window
+from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate perplexity"
 BATCH_TOKENS = 1024

@@ -18,10 +18,9 @@ from residuum.evaluation.encoding import Encoded, Scratch, encode, scratch
 from residuum.evaluation.layer_choices import LayerChoice, layer_choices
 from residuum.evaluation.pairs import SentencePairs, read_pairs
 from residuum.evaluation.retrieval_tables import Outcome, average_table, retrieval_table
-from residuum.maths.bertscore import bertscore_ranks
-from residuum.maths.retrieval import Ranks, cosine_ranks
-from residuum.models import Model, as_model, check_weights
-from residuum.results import Result, Run, finished_run, write_run
+from residuum.maths.retrieval import Ranks, bertscore_ranks, cosine_ranks
+from residuum.models.loading import Model, as_model, check_weights
+from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate retrieval"
 SCORES = ("cosine", "bertscore")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from residuum.alignment import Aligner, Window
 from residuum.errors import CorpusError
+from residuum.models.alignment import Aligner, Window
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

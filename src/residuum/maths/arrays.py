@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from residuum.errors import DataError
 
@@ -56,3 +56,26 @@ def _from_torch(tensor: Any) -> np.ndarray:
     """A detached CPU copy or view; numpy has no bfloat16, and half precision is upcast anyway."""
     tensor = tensor.detach().cpu()
     return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
+
+
+SINGLE = float(np.finfo(np.float32).eps)
+DOUBLE = 16 * float(np.finfo(np.float64).eps)
+"""Means of float64 numbers are themselves a few roundings off."""
+
+Neurons = Float[np.ndarray, " neuron"]
+
+
+def constant_neurons(scatter: Neurons, floor: Neurons, resolution: float = SINGLE) -> Bool[np.ndarray, " neuron"]:
+    """Which of the neurons that stand side by side are constant, by their S and by what rounding may leave of it."""
+    typical = np.median(scatter) if scatter.size else 0.0
+    return scatter <= np.maximum(floor, resolution**2 * typical)
+
+
+def rounding_floor(n: int, mean: Neurons, resolution: float = SINGLE) -> Neurons:
+    """The scatter n·(ε μ)² of n words that differ from their mean by no more than the resolution of their numbers."""
+    return n * (resolution * mean) ** 2
+
+
+def resolution_of(dtype: np.dtype) -> float:
+    """ε of numbers of this type; activations are float32, and whatever is narrower was float32 once."""
+    return DOUBLE if dtype == np.float64 else SINGLE

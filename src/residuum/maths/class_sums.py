@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.errors import DataError
-from residuum.maths.constancy import constant_neurons, rounding_floor
+from residuum.maths.arrays import constant_neurons, rounding_floor
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from residuum.errors import DataError
-from residuum.maths.constancy import constant_neurons, rounding_floor
+from residuum.maths.arrays import constant_neurons, rounding_floor
 
 BLOCK = 4096
 """Rows that are checked or predicted at a time."""

@@ -5,12 +5,16 @@ gradient. Every function ignores what stands at padded positions once `token_mea
 padding gives the same loss. Numbered equations are those of the thesis that introduced MonoShot and MonoAlignment.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from residuum.errors import DataError
+from residuum.errors import DataError, SettingError
 
 States = Float[Tensor, "sentence token neuron"]
 Scores = Float[Tensor, "sentence head token key"]
@@ -125,3 +129,130 @@ def _log_attention(scores: Scores, visible: Bool[Tensor, "sentence head token ke
 def _large_probabilities(scores: Scores, visible: Bool[Tensor, "sentence head token key"]) -> Scores:
     probabilities = _log_attention(scores, visible).exp()
     return torch.where(probabilities <= SMALL_PROBABILITY, 0, probabilities)
+
+
+Vectors = Float[Tensor, "sentence neuron"]
+
+
+def mean_pool(states: States, mask: Mask) -> Vectors:
+    """The mean state of each sentence's tokens, padding left out."""
+    weights = mask.to(states.dtype)[..., None]
+    return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+
+
+def info_nce(a: Vectors, b: Vectors, temperature: float) -> Float[Tensor, ""]:
+    """Mean over both directions of −log σ(cos(a_i, b_·)/τ)[i]: row i of `a` and of `b` are translations."""
+    if len(a) != len(b) or len(a) < 2:
+        raise DataError(f"Contrast needs as many vectors on both sides and at least 2; found {len(a)} and {len(b)}.")
+    cosines = unit_vectors(a) @ unit_vectors(b).T / temperature
+    truth = torch.arange(len(a), device=a.device)
+    return (F.cross_entropy(cosines, truth) + F.cross_entropy(cosines.T, truth)) / 2
+
+
+def mixup_contrast(anchors: Vectors, positives: Vectors, temperature: float, hardness: float) -> Float[Tensor, ""]:
+    """InfoNCE with negatives drawn towards their anchor (after Wei et al. 2021, where no translations are given).
+
+    Anchor i is a student's sentence, positive i the teacher's vector of it. The teacher's vector k of another sentence
+    becomes q + λ(k − q) with λ = (d⁺/d⁻)^hardness where it is farther away (d⁻) than the positive (d⁺), else stays.
+    """
+    if len(anchors) < 2:
+        raise DataError(f"Contrast needs at least 2 sentences in a batch; found {len(anchors)}.")
+    q, k = unit_vectors(anchors), unit_vectors(positives)
+    own = ~torch.eye(len(q), dtype=torch.bool, device=q.device)
+    towards = k[None, :] - q[:, None]
+    distance = towards.detach().norm(dim=-1)
+    nearest = distance.diagonal()[:, None]
+    pull = torch.where(own & (distance > nearest), (nearest / distance.clamp(min=1e-12)) ** hardness, 1)
+    mixed = F.normalize(q[:, None] + pull[..., None] * towards, dim=-1)
+    cosines = torch.einsum("an,abn->ab", q, mixed) / temperature
+    return F.cross_entropy(cosines, torch.arange(len(q), device=q.device))
+
+
+def reverse_gradient(x: Tensor) -> Tensor:
+    """The identity, whose gradient has the opposite sign: what helps the discriminator hurts what feeds it."""
+    reversed_: Any = _Reversed.apply(x)
+    return reversed_
+
+
+class _Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return -gradient
+
+
+LayerMap = dict[int, int]
+MAPS = ("uniform", "top", "bottom", "last")
+
+
+def layer_map(choice: str | Sequence[int], student: int, teacher: int) -> LayerMap:
+    """{m: g(m)} for a student of M = `student` and a teacher of N = `teacher` layers.
+
+    uniform g(m) = m·N/M, rounded to the nearest where M does not divide N; top g(m) = m + N − M; bottom g(m) = m;
+    last only g(M) = N; a sequence gives g(1), g(2), … itself.
+    """
+    if not 1 <= student <= teacher:
+        raise SettingError(f"A student of {student} layers cannot learn from a teacher of {teacher}; give 1–{teacher}.")
+    if not isinstance(choice, str):
+        return _listed(choice, student, teacher)
+    layers = range(1, student + 1)
+    if choice == "uniform":
+        return {m: (2 * m * teacher + student) // (2 * student) for m in layers}
+    if choice == "top":
+        return {m: m + teacher - student for m in layers}
+    if choice == "bottom":
+        return {m: m for m in layers}
+    if choice == "last":
+        return {student: teacher}
+    raise SettingError(f"Layer map {choice!r} is not known; choose {', '.join(MAPS)}, measured or a list of layers.")
+
+
+def published_uniform(student: int, teacher: int) -> LayerMap:
+    """The published code's uniform map (1, 3, 5, 7, 9, 12 for 6 of 12): the lowest of each stretch, but the top one."""
+    step = teacher / student
+    return {m: teacher if m == student else int((m - 1) * step) + 1 for m in range(1, student + 1)}
+
+
+def measured_map(similarity: Float[np.ndarray, "student teacher"]) -> LayerMap:
+    """The order-preserving map of highest total similarity: Σ_m s[m, g(m)] is largest with g strictly increasing.
+
+    Dynamic programming over pairs of layers; ties go to the lower teacher layer.
+    """
+    students, teachers = similarity.shape
+    if students > teachers:
+        raise SettingError(f"{students} student layers cannot be mapped in order to {teachers} teacher layers.")
+    best = np.full((students + 1, teachers + 1), -np.inf)
+    best[0] = 0
+    for m in range(1, students + 1):
+        for n in range(m, teachers + 1):
+            best[m, n] = max(best[m, n - 1], best[m - 1, n - 1] + similarity[m - 1, n - 1])
+    chosen, n = {}, teachers
+    for m in range(students, 0, -1):
+        while best[m, n] == best[m, n - 1]:
+            n -= 1
+        chosen[m] = n
+        n -= 1
+    return dict(sorted(chosen.items()))
+
+
+def drawn(mapping: Mapping[int, int], student: int, teacher: int) -> str:
+    """The map as a picture of text: teacher layers in a row, under each the student layer that learns from it."""
+    learners = {n: "+".join(str(m) for m, of in mapping.items() if of == n) or "·" for n in range(1, teacher + 1)}
+    width = max(len(str(teacher)), *map(len, learners.values())) + 1
+    above = "".join(f"{n:>{width}}" for n in learners)
+    below = "".join(f"{who:>{width}}" for who in learners.values())
+    unmapped = [str(m) for m in range(1, student + 1) if m not in mapping]
+    note = f"  (student layers {', '.join(unmapped)} learn from no layer)" if unmapped else ""
+    return f"teacher {above}\nstudent {below}{note}"
+
+
+def _listed(choice: Sequence[int], student: int, teacher: int) -> LayerMap:
+    if len(choice) != student:
+        raise SettingError(f"The layer map {list(choice)} has {len(choice)} entries; the student has {student} layers.")
+    outside = [n for n in choice if not 1 <= n <= teacher]
+    if outside:
+        raise SettingError(f"The layer map names teacher layer {outside[0]}; the teacher has layers 1–{teacher}.")
+    return dict(enumerate(choice, 1))

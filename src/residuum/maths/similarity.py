@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Float
 
 from residuum.errors import DataError, SettingError
-from residuum.maths import kernels, relations
+from residuum.maths import kernels
+from residuum.maths import kernels as relations
 from residuum.maths.arrays import as_matrix
 from residuum.maths.attention import attention_similarity, word_pairs
 from residuum.maths.cca import (

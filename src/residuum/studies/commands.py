@@ -8,13 +8,13 @@ from typing import Any
 
 from residuum.activations.store import ActivationStore
 from residuum.comparison import compare
-from residuum.files import lone_file
-from residuum.finetuning import finetune
-from residuum.redundancies import redundancy
-from residuum.results import Run
+from residuum.corpus.tasks import Task, TaskCorpora
+from residuum.probing.redundancy import redundancy
+from residuum.storage.files import lone_file
+from residuum.storage.results import Run
 from residuum.studies.declarations import Load, step_name
 from residuum.studies.kits import Kit
-from residuum.tasks import Task, TaskCorpora
+from residuum.training.finetuning import finetune
 
 HELD_OUT = 200  # lines of each language for perplexity
 CURVE = 6  # points of the curves of perplexity and retrieval while distilling

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from residuum.costs import Cost, operations_a_second
 from residuum.costs import Step as Part
+from residuum.storage.tensors import stored_weights
 from residuum.studies.declarations import Load, Step
-from residuum.tensor_files import stored_weights
 
 TOKENS = 30  # of a sentence
 SHARE = 0.3  # of the speed of a bare product that a whole step reaches, all that stands between its products counted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.verdicts import Measured, Rule
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from residuum.comparison import compare
 from residuum.comparison.comparing import PAPER
 from residuum.costs import Cost, Step, operations_a_second
 from residuum.errors import SettingError
-from residuum.models import load_model
-from residuum.reports import report
+from residuum.models.loading import load_model
+from residuum.reporting.reporting import report
 from residuum.samples import sample
 from residuum.studies.documents import DOCUMENTS
 from residuum.studies.running import Study, study, study_cost

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from residuum.distillation import distill
-from residuum.probes import probe_languages
-from residuum.results import Run
+from residuum.probing.languages import probe_languages
+from residuum.storage.results import Run
 from residuum.studies.commands import compared, distillation_config, redundant
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Step, step_name
 from residuum.studies.distilled_findings import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Results
 from residuum.studies.estimates import Estimate, correlation_estimate, mean_estimate
 from residuum.studies.redundancy_findings import case_name

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from residuum.maths.statistics import pearson
-from residuum.results import Run
+from residuum.storage.results import Run
 
 NORMAL = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 TINY = 1e-12  # below it a bound of a positive number is no longer told from 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Claim, Document, Printed, Results
 from residuum.studies.kits import Kit
 from residuum.studies.verdicts import DOES_NOT_HOLD, HOLDS, Measured, agreeing_cases, verdict

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from residuum.corpus import read_corpus
-from residuum.corpus.detection import files_of_split
+from residuum.corpus.reading import files_of_split
+from residuum.corpus.tasks import Task, TaskCorpora, named_task, read_task
 from residuum.errors import CorpusError, SettingError
-from residuum.files import checksum
+from residuum.storage.files import checksum
 from residuum.studies.scales import Scale
-from residuum.tasks import Task, TaskCorpora, named_task, read_task
 
 if TYPE_CHECKING:
     from residuum.adaptation.corpora import TransferCorpora

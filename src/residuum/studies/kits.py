@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from residuum.errors import ModelError
-from residuum.files import read_json
+from residuum.storage.files import read_json
 from residuum.studies.given_data import GivenData
 from residuum.studies.sample_data import SampleData
 from residuum.studies.scales import Scale
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from residuum.activations.store import ActivationStore
     from residuum.corpus import Corpus
     from residuum.maths.probing import Recipe
-    from residuum.models import Model
-    from residuum.tuning import LearningSettings
+    from residuum.models.loading import Model
+    from residuum.training.learning import LearningSettings
 
 
 _COPY = "Copy the model again."
@@ -63,7 +63,7 @@ class Kit:
     @property
     def learning(self) -> LearningSettings:
         """How a task is learnt at this scale."""
-        from residuum.tuning import LearningSettings
+        from residuum.training.learning import LearningSettings
 
         scale = self.scale
         return LearningSettings(epochs=scale.epochs, batch_size=scale.batch_size, learning_rate=scale.learning_rate)
@@ -93,7 +93,7 @@ class Kit:
         self, source: str | Path, *, name: str | None = None, random: bool = False, attention: bool = False
     ) -> Model:
         """A model, or a random twin of it, under the name that the study's tables use."""
-        from residuum.models import load_model
+        from residuum.models.loading import load_model
 
         options = {"seed": self.seed, "device": self.device, "max_memory": self.max_memory}
         model = load_model(source, random_init=random, attention=attention, **options)
@@ -116,7 +116,7 @@ def is_narrow(source: str | Path) -> bool:
 
 def block_count(source: str | Path) -> int:
     """How many blocks a model has, by its config; 12 where it is not at hand."""
-    from residuum.models import MOST_BLOCKS
+    from residuum.models.loading import MOST_BLOCKS
 
     values = _config(source)
     key = next((key for key in ("num_hidden_layers", "n_layer", "n_layers") if key in values), None)

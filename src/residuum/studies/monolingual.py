@@ -14,8 +14,9 @@ from residuum.adaptation import AdaptationSettings, adapt
 from residuum.distillation import distill
 from residuum.evaluation import Retrieval, correlate_alignment, evaluate_retrieval
 from residuum.evaluation.retrieval_tables import average_table
-from residuum.models import Model, from_transformers
-from residuum.results import Run, clear_content_errors, read_run
+from residuum.models.loading import Model, from_transformers
+from residuum.models.surgery import keep_layers, kept_layers
+from residuum.storage.results import Run, clear_content_errors, read_run
 from residuum.studies.commands import distillation_config
 from residuum.studies.declarations import Claim, Document, Exhibit, Load, Step, step_name
 from residuum.studies.kits import Kit, block_count, is_narrow
@@ -34,7 +35,6 @@ from residuum.studies.monolingual_findings import (
 from residuum.studies.monolingual_students import study_distillation
 from residuum.studies.scales import SCALES
 from residuum.studies.verdicts import Rule
-from residuum.surgery import keep_layers, kept_layers
 
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
 STUDENTS = {"aligned": ALIGNED, "unaligned": SHOT}  # steps of retrieval, and whose students look

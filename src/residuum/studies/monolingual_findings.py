@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Results
 from residuum.studies.estimates import Estimate, accuracy_estimate, mean_estimate
 from residuum.studies.verdicts import Measured

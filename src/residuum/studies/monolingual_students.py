@@ -15,7 +15,7 @@ from residuum.distillation.distilling import plan, with_fingerprints
 from residuum.distillation.presets import TABLE_4_7
 from residuum.distillation.settings import read_settings
 from residuum.errors import SettingError
-from residuum.results import Result, Run, finished_run, write_run
+from residuum.storage.results import Result, Run, finished_run, write_run
 
 TABLES: dict[str, dict[str, dict[str, Any]]] = {
     "4.7": {preset: {"preset": preset} for preset in TABLE_4_7},

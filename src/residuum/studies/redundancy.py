@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from residuum.feature_transfer import transfer
-from residuum.results import Run
+from residuum.corpus.tasks import Task, TaskCorpora
+from residuum.shrinking.transferring import transfer
+from residuum.storage.results import Run
 from residuum.studies.commands import compared, redundant, tuned, tuned_folder, tuning_load
 from residuum.studies.declarations import GLUE, Claim, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.kits import Kit
@@ -22,7 +23,6 @@ from residuum.studies.redundancy_findings import (
     word_tasks_need_more_neurons,
 )
 from residuum.studies.verdicts import Rule
-from residuum.tasks import Task, TaskCorpora
 
 KEEP_MINIMAL = 0.97  # of the oracle, for tables 1 and 2
 

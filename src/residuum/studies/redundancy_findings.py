@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Results, Step
 from residuum.studies.estimates import Estimate, mean_estimate
 from residuum.studies.numbers import mean

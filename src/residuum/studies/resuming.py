@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from residuum.errors import StoreError
-from residuum.results import changed_settings, finished_run, read_config, without_places, write_config
+from residuum.storage.results import changed_settings, finished_run, read_config, without_places, write_config
 from residuum.studies.kits import Kit
 
 COMMAND = "study"
@@ -70,6 +70,6 @@ def _place(said: Any) -> Any:
 
 
 def _files(source: str) -> str:
-    from residuum.surgery import files_fingerprint
+    from residuum.models.surgery import files_fingerprint
 
     return files_fingerprint(source)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from residuum.costs import Cost
 from residuum.errors import OtherRunError, SettingError
-from residuum.results import Result, Run, clear_content_errors, write_run
+from residuum.storage.results import Result, Run, clear_content_errors, write_run
 from residuum.studies.costs import (
     all_parameters,
     block_parameters,
@@ -174,7 +174,7 @@ def _teacher() -> Path:
 
 def _named(models: Sequence[str | Path]) -> dict[str, str]:
     """Models by their short names."""
-    from residuum.models import check_folder_or_name, short_name
+    from residuum.models.loading import check_folder_or_name, short_name
 
     for model in models:
         check_folder_or_name(str(model))
@@ -251,7 +251,7 @@ def _outcome(
 
 def _report(document: Document, kit: Kit, results: Results) -> None:
     """One page: the findings, then the steps in the order in which the document shows them."""
-    from residuum.reports import report
+    from residuum.reporting.reporting import report
 
     shown = [step.name for one in document.exhibits for step, _ in results.of(one.kind)]
     folders = [kit.out, *(kit.out / name for name in dict.fromkeys([*shown, *results.runs]))]

@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.files import lone_file
+from residuum.corpus.tasks import Task, TaskCorpora, named_task
 from residuum.samples import LANGUAGES, sample
+from residuum.storage.files import lone_file
 from residuum.studies.scales import Scale
-from residuum.tasks import Task, TaskCorpora, named_task
 
 if TYPE_CHECKING:
     from residuum.adaptation.corpora import TransferCorpora

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.commands import compared, tuned, tuned_folder, tuning_load
 from residuum.studies.declarations import GLUE, Claim, Document, Exhibit, Load, Printed, Step, step_name
 from residuum.studies.estimates import tested_score

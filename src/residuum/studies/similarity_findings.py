@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Results
 from residuum.studies.estimates import Estimate, correlation_estimate, mean_estimate, score_on_test
 from residuum.studies.verdicts import Measured

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from residuum.results import Run
+from residuum.storage.results import Run
 from residuum.studies.declarations import Results
 from residuum.studies.estimates import Estimate, mean_estimate, score_on_test
 from residuum.studies.verdicts import Measured

@@ -4,9 +4,14 @@ from residuum.training.batches import Batches, ShuffledBatches, StreamBatches, s
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import Training, train
 from residuum.training.optimisation import ParameterGroup, trainable_groups
-from residuum.training.processes import check_abilities, is_main_process, process_count, wait_for_others
-from residuum.training.records import StepLosses
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import (
+    StepLosses,
+    TrainingSettings,
+    check_abilities,
+    is_main_process,
+    process_count,
+    wait_for_others,
+)
 
 __all__ = [
     "Batches",

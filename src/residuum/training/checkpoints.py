@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from residuum.errors import OtherRunError, StoreError
-from residuum.files import (
+from residuum.storage.files import (
     clear_disk_errors,
     read_json,
     remove_folder,
@@ -18,11 +18,11 @@ from residuum.files import (
     whole_folder,
     write_json,
 )
-from residuum.results import changed_settings, without_places
-from residuum.schemas import conforming
-from residuum.tensor_files import read_tensors, write_tensors
+from residuum.storage.results import changed_settings, without_places
+from residuum.storage.schemas import conforming
+from residuum.storage.tensors import read_tensors, write_tensors
 from residuum.training.optimisation import misplaced_state, optimiser_state, restore_optimiser
-from residuum.training.records import Progress
+from residuum.training.processes import Progress
 
 VERSION = 1
 FOLDER = "checkpoints"

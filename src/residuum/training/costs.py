@@ -15,8 +15,7 @@ from residuum.costs import Step
 from residuum.training.batches import Batches
 from residuum.training.loop import Losses, first_steps
 from residuum.training.optimisation import ParameterGroup
-from residuum.training.processes import process_count
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import TrainingSettings, process_count
 
 SECONDS = 3.0
 """How long the steps that are timed may take together, unless there are too few of them then."""

@@ -28,9 +28,17 @@ from residuum.training.optimisation import (
     set_learning_rate,
     trainable_groups,
 )
-from residuum.training.processes import StopRequest, evaluating, seed_torch, start_accelerator, summed
-from residuum.training.records import Averages, Progress, StepLosses
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import (
+    Averages,
+    Progress,
+    StepLosses,
+    StopRequest,
+    TrainingSettings,
+    evaluating,
+    seed_torch,
+    start_accelerator,
+    summed,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

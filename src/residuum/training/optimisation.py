@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from residuum.errors import SettingError
-from residuum.training.settings import TrainingSettings
+from residuum.training.processes import TrainingSettings
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -1,0 +1,270 @@
+"""Tasks by name: what a probe, a classifier or a fine-tuned model predicts, and where a corpus says it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from residuum.corpus import Corpus, candidate_pairs, read_corpus
+from residuum.corpus.reading import has_split
+from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
+
+SHARES = (0.8, 0.1, 0.1)
+"""Train, development and test shares of a corpus that comes in one piece."""
+
+_HUB_SPLITS = {"dev": ("validation", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted of each word or sentence, and the score that speaks for it.
+
+    `label` names the labels where there may be several; of a table the usual columns of text and label are found.
+    Without a `metric` it is the first of its kind: accuracy, span F1 where tags mark spans, Pearson's correlation.
+    `positive` is the class whose F1 counts, where the labels are written out: GLUE's class 1.
+    """
+
+    name: str
+    label: str | None = None
+    unit: str = "word"
+    metric: str | None = None
+    regression: bool = False
+    hub: str | None = None  # where its data is when none is given
+    positive: str | None = None
+    part: str | None = None  # which development and test part, where there are several: `matched`
+
+
+_NAMED = (
+    Task("upos", "upos"),
+    Task("xpos", "xpos"),
+    Task("deprel", "deprel"),
+    Task("deprel_main", "deprel_main"),
+    Task("pos", "pos"),
+    Task("chunk", "chunk", metric="span_f1"),
+    Task("sem", "sem"),
+    Task("ccg", "ccg"),
+    Task("ner", "ner", metric="span_f1"),
+    Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola"),
+    Task("sst2", unit="sentence", metric="accuracy", hub="nyu-mll/glue:sst2"),
+    Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc", positive="equivalent"),
+    Task("stsb", unit="sentence", regression=True, metric="pearson", hub="nyu-mll/glue:stsb"),
+    Task("qqp", unit="sentence", metric="f1", hub="nyu-mll/glue:qqp", positive="duplicate"),
+    Task("mnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:mnli", part="matched"),
+    Task("qnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:qnli"),
+    Task("rte", unit="sentence", metric="accuracy", hub="nyu-mll/glue:rte"),
+    Task("sentence", unit="sentence"),
+    Task("regression", unit="sentence", regression=True, metric="pearson"),
+    Task("choice", unit="sentence"),
+)
+TASKS = {task.name: task for task in _NAMED}
+"""The tasks known by name; any other name is that of a corpus' word labels, such as a UD feature (`Number`)."""
+
+
+def named_task(name: str | Task) -> Task:
+    """The task of that name; a name that is not known is taken for the name of word labels."""
+    if isinstance(name, Task):
+        return name
+    if not name:
+        raise SettingError(f"The task has no name; choose one of {', '.join(TASKS)}, or name a corpus' word labels.")
+    return TASKS.get(name.lower(), Task(name, name))
+
+
+NAMED_LABELS = 5
+"""Labels that a note names before it goes on with dots."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskCorpora:
+    """The three parts of a task's data, and in words where they came from when they were not given."""
+
+    train: Corpus
+    dev: Corpus
+    test: Corpus
+    notes: tuple[str, ...] = ()
+
+    def items(self) -> list[tuple[str, Corpus]]:
+        """The parts by name."""
+        return [("train", self.train), ("dev", self.dev), ("test", self.test)]
+
+    def as_pairs(self) -> TaskCorpora:
+        """The same parts, in which every candidate of a multiple choice is an example of its own, right or wrong."""
+        return replace(self, **{part: candidate_pairs(corpus) for part, corpus in self.items()})
+
+
+def read_task(
+    task: str | Task,
+    corpus: Corpus | str | os.PathLike[str],
+    *,
+    dev: str | os.PathLike[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+    format: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> TaskCorpora:
+    """Read a task's train, development and test parts: a folder of splits, files of their own, or one file.
+
+    A part that is absent is cut from another by the seed: development from train; all three (80 / 10 / 10) from a
+    corpus in one piece. Where the test part is unlabelled, as in GLUE, the development part is tested on and another
+    is cut from train. `limit` applies to each part.
+    """
+    task = named_task(task)
+    if isinstance(corpus, Corpus) or in_one_piece(corpus, dev, test):
+        whole = read_whole(task, corpus, format=format, limit=limit)
+        shares = ", ".join(f"{share:.0%}" for share in SHARES)
+        return TaskCorpora(*whole.split(SHARES, seed), notes=(f"{whole.name} was cut into {shares} by seed {seed}",))
+    parts = {
+        "train": _read(task, corpus, _split_of(corpus, "train"), format, limit),
+        "dev": _optional(task, corpus, dev, "dev", format, limit),
+        "test": _optional(task, corpus, test, "test", format, limit),
+    }
+    check_labels(task, parts["train"])
+    return _completed(task, parts, seed)
+
+
+def read_whole(
+    task: str | Task, corpus: Corpus | str | os.PathLike[str], *, format: str | None = None, limit: int | None = None
+) -> Corpus:
+    """Read a task's data as one piece."""
+    task = named_task(task)
+    if isinstance(corpus, Corpus):
+        whole = corpus if limit is None else corpus.limit(limit)
+    else:
+        whole = _read(task, corpus, None, format, limit)
+    check_labels(task, whole)
+    return whole
+
+
+def in_one_piece(
+    corpus: str | os.PathLike[str],
+    dev: str | os.PathLike[str] | None = None,
+    test: str | os.PathLike[str] | None = None,
+) -> bool:
+    """Whether a corpus comes without parts of its own, so that it is to be cut."""
+    path = Path(corpus)
+    return dev is None and test is None and (path.is_file() or (path.is_dir() and not has_split(path, "train")))
+
+
+def labels_of(corpus: Corpus, task: Task) -> list[Any]:
+    """A task's labels of a corpus: a list for each sentence of a word task, one value for each of a sentence task."""
+    if task.unit == "word":
+        return corpus.word_labels(task.label or task.name)
+    found = corpus.targets(task.label if task.label in corpus.sentence_labels else None)
+    numbers = [label for label in found if isinstance(label, float)]
+    if numbers and task.hub is not None and not task.regression:
+        whole = all(number.is_integer() for number in numbers)
+        remedy = (
+            "write them as whole numbers (tables with gaps store these so)" if whole else "take the task regression"
+        )
+        raise DataError(
+            f"{task.name} is about classes, but the labels of {corpus.name} are numbers with a decimal point, such as "
+            f"{numbers[0]}; {remedy}."
+        )
+    return found
+
+
+def known_labels(corpus: Corpus, task: Task) -> list[Any]:
+    """A task's labels of a corpus one after another, without words or sentences that have none."""
+    labels = labels_of(corpus, task)
+    flat = [label for row in labels for label in row] if task.unit == "word" else labels
+    return [label for label in flat if label is not None]
+
+
+def unseen_notes(train: Sequence[Any], **held_out: Sequence[Any]) -> list[str]:
+    """In words, how many labels of each other part training never saw; nothing of parts that have none such."""
+    seen, notes = set(map(str, train)), []
+    for part, labels in held_out.items():
+        if unseen := [str(label) for label in labels if str(label) not in seen]:
+            names = sorted(set(unseen))
+            shown = ", ".join(names[:NAMED_LABELS]) + (", …" if len(names) > NAMED_LABELS else "")
+            found = f"{len(unseen):,} of {len(labels):,} {part} examples have labels that training never saw ({shown})"
+            notes.append(f"{found} and count as errors")
+    return notes
+
+
+def check_labels(task: Task, corpus: Corpus) -> None:
+    """Raise an error unless some word or sentence of a corpus has a label of the task."""
+    if not _has_label(task, labels_of(corpus, task)):
+        raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
+
+
+def _is_labelled(task: Task, corpus: Corpus) -> bool:
+    """Whether a corpus has labels of the task's unit at all; some, but not the task's, are an error."""
+    there = corpus.labels if task.unit == "word" else corpus.sentence_labels
+    return bool(there) and _has_label(task, labels_of(corpus, task))
+
+
+def _has_label(task: Task, labels: list[Any]) -> bool:
+    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
+    return any(value is not None for value in values)
+
+
+def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCorpora:
+    """Fill the parts that are absent or unlabelled from the others, and say so."""
+    train, dev, test, notes = parts["train"], parts["dev"], parts["test"], []
+    assert train is not None, "the training part is read or an error was raised"
+    if test is None and dev is not None:
+        dev, test = None, dev
+        notes.append(f"the test part is absent or unlabelled: {test.name} is the test")
+    if test is None:
+        train, test = train.split((0.9, 0.1), seed)
+        notes.append(f"test is a tenth of {train.name}, cut by seed {seed}")
+    if dev is None:
+        train, dev = train.split((0.9, 0.1), seed)
+        notes.append(f"dev is a tenth of {train.name}, cut by seed {seed}")
+    return TaskCorpora(train, dev, test, tuple(notes))
+
+
+def _optional(
+    task: Task,
+    corpus: str | os.PathLike[str],
+    given: str | os.PathLike[str] | None,
+    split: str,
+    format: str | None,
+    limit: int | None,
+) -> Corpus | None:
+    if given is not None:
+        found = _read(task, given, None, format, limit)
+        check_labels(task, found)
+        return found
+    local = Path(corpus).exists()
+    found = _first_part(task, corpus, _part_names(task, split, local), format, limit)
+    if found is None:
+        return None
+    if (not local or (split == "test" and task.unit == "sentence")) and not _is_labelled(task, found):
+        return None  # as GLUE ships its tests
+    check_labels(task, found)
+    return found
+
+
+def _part_names(task: Task, split: str, local: bool) -> list[str]:
+    """What a part may be called, the task's own name first: `validation_matched`, `validation`, `dev`."""
+    plain = (split,) if local else _HUB_SPLITS[split]
+    own = [f"{name}_{task.part}" for name in plain] if task.part is not None else []
+    return [*own, *plain]
+
+
+def _first_part(
+    task: Task, corpus: str | os.PathLike[str], names: list[str], format: str | None, limit: int | None
+) -> Corpus | None:
+    """The first part of these names that is there."""
+    if Path(corpus).exists():
+        there = next((name for name in names if has_split(Path(corpus), name)), None)
+        return None if there is None else _read(task, corpus, there, format, limit)
+    for name in names:
+        with suppress(MissingSplitError):
+            return _read(task, corpus, name, format, limit)
+    return None
+
+
+def _read(
+    task: Task, source: str | os.PathLike[str], split: str | None, format: str | None, limit: int | None
+) -> Corpus:
+    return read_corpus(source, format=format, split=split, limit=limit, regression=task.regression or None)
+
+
+def _split_of(corpus: str | os.PathLike[str], split: str) -> str | None:
+    return None if Path(corpus).is_file() else split

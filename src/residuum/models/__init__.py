@@ -1,0 +1,1 @@
+"""Loading transformers, aligning words with sub-words, and cutting models down."""

@@ -1,0 +1,598 @@
+"""Load a model, name its layers uniformly, read them, keep some of them.
+
+Layer 0 is the output of the embeddings, layers 1 … L the outputs of the blocks, as `hidden_states` of transformers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from residuum.costs import Cost, Step, within
+from residuum.errors import ModelError, ResiduumError, SettingError
+from residuum.storage.tensors import stored_weights
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Batch = Mapping[str, Tensor]
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+MOST_BLOCKS = 1_000
+"""Blocks beyond which a config is not believed."""
+WEIGHT_BYTES = 4  # whatever it was stored as, a weight is read as float32
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one forward pass gave: the wanted layers, and their attention where it was asked for."""
+
+    hidden: list[Tensor]  # batch × token × hidden, one per wanted layer
+    attention: list[Tensor]  # batch × head × token × token, one per wanted block
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a model was loaded, so that another process can load it, too."""
+
+    name_or_path: str
+    random_init: bool
+    seed: int
+    layers: int | None
+    device: str
+    attention: bool
+    allow_pickle: bool
+    trust_remote_code: bool
+
+    def load(self) -> Model:
+        """Load it again."""
+        return load_model(**asdict(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network whose layers can be read by number, with its tokenizer.
+
+    `read` runs it once; `window` is the number of tokens that it can take, special ones included (None: no limit).
+    """
+
+    name: str
+    module: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    widths: tuple[int, ...]
+    reader: Callable[[nn.Module, Batch, Sequence[int], bool], Reading]
+    n_heads: int = 0
+    window: int | None = None
+    causal: bool = False
+    pads: bool = True  # False: only sequences of one length may share a batch
+    random_init: bool = False
+    layer_names: tuple[str, ...] = ()  # the submodules that are the layers, where `from_module` was told
+    surgery: str = ""  # what is done to the running network; part of its identity
+    origin: Origin | None = None  # None: it exists in this process only
+
+    @property
+    def n_layers(self) -> int:
+        """The number of blocks; the embeddings (layer 0) are not counted."""
+        return len(self.widths) - 1
+
+    @property
+    def hidden_size(self) -> int:
+        """The number of neurons of the last layer."""
+        return self.widths[-1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.module.parameters()).device
+
+    @property
+    def gives_attention(self) -> bool:
+        """Whether attention weights can be read: transformers loaded with `attention=True`."""
+        return getattr(getattr(self.module, "config", None), "_attn_implementation", None) == "eager"
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of distinct weights."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def n_bytes(self) -> int:
+        """What the weights take in memory."""
+        return WEIGHT_BYTES * self.n_parameters
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
+        return weights_fingerprint(self.module, self.surgery)
+
+    @torch.inference_mode()
+    def read(self, batch: Batch, layers: Sequence[int], attention: bool = False) -> Reading:
+        """Run the network on a padded batch and return the wanted layers."""
+        return self.reader(self.module, batch, layers, attention)
+
+    def __repr__(self) -> str:
+        twin = ", random weights" if self.random_init else ""
+        return f"Model({self.name!r}, {self.n_layers} layers × {self.hidden_size}{twin})"
+
+
+def load_model(
+    name_or_path: str | Path,
+    *,
+    random_init: bool = False,
+    seed: int = 0,
+    layers: int | None = None,
+    device: str = "auto",
+    attention: bool = False,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    max_memory: int | None = None,
+) -> Model:
+    """Load a transformers encoder or decoder (of a sequence-to-sequence model: its encoder) from a folder or hub name.
+
+    `random_init` gives a twin of the same architecture with fresh weights drawn from `seed`; `layers=k` keeps the
+    first k blocks, so that the forward pass is really shorter; `attention` makes attention weights readable (slower).
+    Only safetensors are read unless `allow_pickle`; weights of more than `max_memory` bytes are refused unread.
+    """
+    check_weights([name_or_path], max_memory)
+    module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
+    tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
+    with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
+        model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
+    if random_init:
+        model = replace(model, name=f"{model.name} (random)", random_init=True)
+    if layers is not None:
+        model = first_layers(model, layers)
+    model.module.to(resolve_device(device))
+    place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
+    origin = Origin(place, random_init, seed, layers, device, attention, allow_pickle, trust_remote_code)
+    return replace(model, origin=origin)
+
+
+def as_model(model: Model | str | os.PathLike[str], **loading: Any) -> Model:
+    """A model as it is, or `load_model` of its folder or name."""
+    return model if isinstance(model, Model) else load_model(os.fspath(model), **loading)
+
+
+def check_configs(models: Iterable[object]) -> None:
+    """Raise for the first name or folder among these that has no model, before any other has been read for hours."""
+    from transformers import AutoConfig
+
+    for name in models:
+        if isinstance(name, str | os.PathLike):
+            place, extra = _place(os.fspath(name))
+            with clear_loading_errors(os.fspath(name)):
+                _check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
+
+
+def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:
+    """Refuse models whose weights take more than `max_memory` bytes together, by the headers of their files alone.
+
+    Of one that is no folder of safetensors nothing is known before it is loaded.
+    """
+    if max_memory is not None:
+        held = WEIGHT_BYTES * sum(stored_weights(model) or 0 for model in models)
+        within(Cost(", ".join(map(short_name, models)), (Step("loading", 0.0, memory=held),)), max_memory)
+
+
+def from_transformers(
+    module: nn.Module, tokenizer: PreTrainedTokenizerBase, *, name: str = "model", attention: bool = False
+) -> Model:
+    """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs."""
+    module = getattr(module, "base_model", module)
+    config: Any = module.config
+    causal = not config.is_encoder_decoder and is_causal(module)
+    if config.is_encoder_decoder and hasattr(module, "get_encoder"):
+        module = module.get_encoder()  # pyright: ignore[reportCallIssue]
+    module.eval()
+    if attention:
+        module.set_attn_implementation("eager")  # pyright: ignore[reportCallIssue]
+    n_layers = _block_count(module)
+    return Model(
+        name=name,
+        module=module,
+        tokenizer=tokenizer,
+        widths=(config.hidden_size,) * (n_layers + 1),
+        reader=_read_transformer,
+        n_heads=getattr(config, "encoder_attention_heads", None) or config.num_attention_heads,
+        window=_window(module, tokenizer),
+        causal=causal,
+    )
+
+
+def from_module(
+    module: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    layers: Sequence[str],
+    *,
+    name: str = "model",
+    window: int | None = None,
+    causal: bool = False,
+) -> Model:
+    """Read any network through the same interface: `layers` names the submodules whose outputs are layers 0, 1, ….
+
+    The network is called with `input_ids` (batch × token), and with `attention_mask` if it takes one; a layer's
+    output is batch × token × hidden, or a tuple that begins with it. Without `attention_mask` only sentences of the
+    same length share a batch, so padding cannot leak into the states.
+    """
+    modules = dict(module.named_modules())
+    for layer in layers:
+        if layer not in modules:
+            raise ModelError(
+                f"No submodule {layer!r} in {type(module).__name__}; it has {', '.join(filter(None, modules))}."
+            )
+    pads = "attention_mask" in inspect.signature(module.forward).parameters
+    module.eval()
+    reader = _hooked_reader(tuple(layers), pads)
+    probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
+    return Model(
+        name=name,
+        module=module,
+        tokenizer=tokenizer,
+        widths=tuple(h.shape[-1] for h in probe.hidden),
+        reader=reader,
+        window=window,
+        causal=causal,
+        pads=pads,
+        layer_names=tuple(layers),
+    )
+
+
+def first_layers(model: Model, k: int) -> Model:
+    """Keep blocks 1 … k for good; layers 0 … k stay what they were in the whole model."""
+    if not 0 <= k <= model.n_layers:
+        raise SettingError(f"Cannot keep the first {k} layers of {model.name}: it has {model.n_layers}.")
+    if k == model.n_layers:
+        return model
+    _cut(model, k)
+    return replace(model, widths=model.widths[: k + 1])
+
+
+@contextmanager
+def only_first_layers(model: Model, k: int) -> Iterator[Model]:
+    """Run only blocks 1 … k inside this context; the whole model is back after it.
+
+    Where the architecture is not known well enough to be cut, the whole model runs and gives the same values.
+    """
+    if k >= model.n_layers or model.reader is not _read_transformer:
+        yield model
+        return
+    try:
+        restore = _cut(model, k)
+    except ModelError:
+        yield model
+        return
+    try:
+        yield model
+    finally:
+        restore()
+
+
+def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
+    """Turn `all`, `0,4-6` or `last` into layer numbers of a model with `n_layers` blocks."""
+    if isinstance(text, int):
+        wanted = [text]
+    elif not isinstance(text, str):
+        wanted = list(text)
+    elif text == "all":
+        wanted = list(range(n_layers + 1))
+    elif text == "last":
+        wanted = [n_layers]
+    else:
+        wanted = [layer for part in text.split(",") for layer in _layer_range(part.strip(), text)]
+    unknown = [layer for layer in wanted if not 0 <= layer <= n_layers]
+    if unknown:
+        raise SettingError(f"Layer {unknown[0]} does not exist: the model has layers 0–{n_layers}.")
+    if not wanted:
+        raise SettingError("No layer was named; write for example 'all', 'last' or '0,4-6'.")
+    return sorted(set(wanted))
+
+
+def weights_fingerprint(module: nn.Module, surgery: str = "") -> str:
+    """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
+    return tensors_fingerprint(module.state_dict(), surgery)
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor], surgery: str = "") -> str:
+    """A hash of the names and values of tensors, and of what is done to them."""
+    digest = hashlib.blake2b(surgery.encode(), digest_size=16)
+    for name, tensor in tensors.items():
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn `auto` into the best device that is there."""
+    if device not in DEVICES and not device.startswith("cuda:"):
+        raise SettingError(f"Device {device!r} is not known; choose one of {', '.join(DEVICES)}.")
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        device = next(d for d in ("cuda", "mps", "cpu") if available[d])
+    if not available[device.partition(":")[0]]:
+        raise SettingError(f"Device {device!r} is not available here; use --device cpu or auto.")
+    return torch.device(device)
+
+
+def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, trust_remote_code: bool) -> nn.Module:
+    from transformers import AutoConfig, AutoModel
+
+    place, extra = _place(name)
+    with clear_loading_errors(name):
+        if random_init:
+            config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+            _check_blocks(config, name)
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        if not extra:
+            _check_blocks(AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code), name)
+        module, info = AutoModel.from_pretrained(
+            place,
+            dtype=torch.float32,
+            use_safetensors=None if allow_pickle or extra else True,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+            **extra,
+        )
+    check_no_fresh_weights(module, info, name)
+    return module
+
+
+def _check_blocks(config: Any, name: str) -> None:
+    """Refuse a config that asks for more blocks than any model has, before they are built one by one."""
+    for key in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"):
+        count = getattr(config, key, None)
+        if isinstance(count, int) and count > MOST_BLOCKS:
+            raise ModelError(f"The config of {name} has {key} {str(count)[:40]}; expected at most {MOST_BLOCKS:,}.")
+
+
+def _place(name: str) -> tuple[str, dict[str, str]]:
+    """Split `folder/file.gguf` into the folder and transformers' option for the file."""
+    path = Path(name)
+    if path.suffix == ".gguf" and path.is_file():
+        return str(path.parent), {"gguf_file": path.name}
+    return name, {}
+
+
+def load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model's folder or hub name."""
+    from transformers import AutoTokenizer
+
+    place, extra = _place(name)
+    with clear_loading_errors(name):
+        return AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+
+
+def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, allowed: str = "^$") -> None:
+    """Refuse weights that the folder lacks unless their names match `allowed`; an absent pooler is taken off."""
+    fresh = [key for key in fresh_weights(info) if not re.search(allowed, key)]
+    if fresh:
+        raise ModelError(
+            f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
+            "they would be random. Give a folder whose weights match its config.json."
+        )
+    if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
+        setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
+
+
+def fresh_weights(info: dict[str, Any]) -> list[str]:
+    """The tensors that were missing and are random now, by what transformers tells of loading; poolers do not count."""
+    return sorted(key for key in info["missing_keys"] if "pooler" not in key)
+
+
+@contextmanager
+def clear_loading_errors(name: str) -> Iterator[None]:
+    """Say in one line what transformers found wrong with a model's folder or name."""
+    from safetensors import SafetensorError
+
+    check_folder_or_name(name)
+    path = Path(name)
+    try:
+        yield
+    except ResiduumError:
+        raise
+    except SafetensorError as error:
+        raise ModelError(f"The weights in {name} are damaged ({error}); copy the model again.") from error
+    except Exception as error:  # what a damaged config or tokenizer leads to is of every kind, and undocumented
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if path.is_dir() and not list(path.glob("*.safetensors")):
+            found = sorted(p.name for p in path.iterdir())[:6]
+            hint = " Pickled weights are read only with allow_pickle." if list(path.glob("*.bin")) else ""
+            raise ModelError(
+                f"{name} holds no model.safetensors (found: {', '.join(found) or 'nothing'}).{hint}"
+            ) from error
+        raise ModelError(f"Cannot load {name}: {reason}") from error
+
+
+def check_folder_or_name(name: str) -> None:
+    """Refuse what is written as a path where no folder is."""
+    looks_local = Path(name).is_absolute() or name.startswith((".", "~")) or name.count("/") > 1
+    if looks_local and not Path(name).exists():
+        raise ModelError(f"{name} does not exist; expected a model folder or a hub name such as 'owner/model'.")
+
+
+def short_name(name_or_path: str | Path) -> str:
+    """The hub name as it is, or the last folder of a path that says something."""
+    path = Path(name_or_path)
+    if not path.exists():
+        return str(name_or_path)
+    parts = [part for part in path.resolve().parts if part not in {"model", "models", "snapshots", "/"}]
+    return parts[-1] if parts else str(path)
+
+
+def is_causal(module: nn.Module) -> bool:
+    """Whether a later token leaves the states of an earlier one untouched."""
+    size = 8
+    batch = probe_batch(module, None, size)
+    changed = dict(batch, input_ids=batch["input_ids"].clone())
+    changed["input_ids"][:, -1] += 1
+    was_training = module.training
+    module.eval()
+    with torch.inference_mode():
+        first, second = (module(**b).last_hidden_state[:, : size - 1] for b in (batch, changed))
+    module.train(was_training)
+    return torch.allclose(first, second, atol=1e-6)
+
+
+def probe_batch(
+    module: nn.Module, tokenizer: PreTrainedTokenizerBase | None = None, size: int = 8
+) -> dict[str, Tensor]:
+    """A few ordinary tokens, for asking a network about its shape; no special token is among them."""
+    tables = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
+    stated = getattr(getattr(module, "config", None), "vocab_size", None)
+    larger = [size for size in tables if size > 32] or [size for size in tables if size == stated]
+    vocabulary = min([*larger, stated] if isinstance(stated, int) else larger, default=len(tokenizer or range(64)))
+    device = next(module.parameters()).device
+    ids = (torch.arange(size, device=device) * 7919 % max(vocabulary // 2, 1) + vocabulary // 4)[None]
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def _window(module: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The number of tokens that the position embeddings and the tokenizer allow."""
+    limits = [tokenizer.model_max_length] if 0 < tokenizer.model_max_length < 10**6 else []
+    tables = [
+        m.num_embeddings - (0 if m.padding_idx is None else m.padding_idx + 1)
+        for name, m in module.named_modules()
+        if isinstance(m, nn.Embedding) and ("position" in name.lower() or name.endswith("wpe"))
+    ]
+    config = module.config
+    stated = getattr(config, "max_position_embeddings", None) or 0
+    if not tables and stated > 0:  # XLNet says −1: no limit
+        tables = [stated]
+    return min(limits + tables, default=None)
+
+
+def _read_transformer(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
+    extra = {"use_cache": False} if getattr(module.config, "use_cache", False) else {}
+    output = module(**batch, **extra, output_hidden_states=True, output_attentions=attention or None)
+    hidden = [_states(output)[layer] for layer in layers]
+    if not attention:
+        return Reading(hidden, [])
+    if not output.attentions or output.attentions[0] is None:
+        raise ModelError("The model gave no attention weights; load it with attention=True.")
+    return Reading(hidden, [output.attentions[layer - 1] for layer in layers if layer > 0])
+
+
+def _hooked_reader(names: tuple[str, ...], pads: bool) -> Callable[..., Reading]:
+    def read(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
+        if attention:
+            raise ModelError("Attention can be read from transformers models only.")
+        seen: dict[str, Tensor] = {}
+        modules = dict(module.named_modules())
+        hooks = [modules[n].register_forward_hook(_keep_output(n, batch, seen)) for n in set(names)]
+        inputs = {"input_ids": batch["input_ids"]}
+        if pads:
+            inputs["attention_mask"] = batch["attention_mask"]
+        try:
+            module(**inputs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        missing = [n for n in names if n not in seen]
+        if missing:
+            raise ModelError(f"Submodule {missing[0]!r} was not run by the network's forward pass.")
+        return Reading([seen[names[layer]] for layer in layers], [])
+
+    return read
+
+
+def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[..., None]:
+    def hook(module: nn.Module, _inputs: object, output: Any) -> None:
+        if not isinstance(output, Tensor | nn.utils.rnn.PackedSequence):
+            output = output[0]
+        if isinstance(output, nn.utils.rnn.PackedSequence):
+            output, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
+        elif getattr(module, "batch_first", True) is False:
+            output = output.transpose(0, 1)
+        if output.ndim != 3 or output.shape[:2] != batch["input_ids"].shape:
+            found, expected = tuple(output.shape), tuple(batch["input_ids"].shape)
+            raise ModelError(f"Submodule {name!r} gave shape {found}; expected {(*expected, 'hidden')}.")
+        seen[name] = output
+
+    return hook
+
+
+def _block_count(module: nn.Module) -> int:
+    """The number of blocks, counted in a pass because configs name it in a dozen ways."""
+    with torch.inference_mode():
+        output = module(**probe_batch(module, None), output_hidden_states=True)
+    return len(_states(output)) - 1
+
+
+def _states(output: Any) -> Sequence[Tensor]:
+    """What enters the first block and what each gives; without blocks, of which transformers 5.23 has none, the end."""
+    return output.hidden_states or (output.last_hidden_state,)
+
+
+FINAL_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "layer_norm", "norm_f")
+
+
+def _cut(model: Model, k: int) -> Callable[[], None]:
+    """Keep blocks 1 … k, take the closing norm off, check that layers 0 … k are unchanged; return what undoes it."""
+    if model.reader is not _read_transformer:
+        raise ModelError(f"Layers of {model.name} cannot be cut: it is not a transformers model.")
+    module = model.module
+    batch = probe_batch(module, model.tokenizer)
+    before = model.read(batch, [k]).hidden[0]
+    undo = _cut_blocks(module, k)
+    after = model.read(batch, [-1]).hidden[0]
+    if not torch.allclose(before, after, atol=1e-5):
+        undo()
+        raise ModelError(f"Layers of {type(module).__name__} cannot be cut: layer {k} would change.")
+    return undo
+
+
+def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
+    config: Any = module.config
+    n_layers = config.num_hidden_layers
+    parent, attribute, blocks = find_blocks(module)
+    norms = {name: getattr(parent, name) for name in FINAL_NORMS if isinstance(getattr(parent, name, None), nn.Module)}
+    if blocks is not None:
+        setattr(parent, attribute, blocks[:k])
+    for name in norms:
+        setattr(parent, name, nn.Identity())
+    config.num_hidden_layers = k
+
+    def undo() -> None:
+        config.num_hidden_layers = n_layers
+        for name, norm in norms.items():
+            setattr(parent, name, norm)
+        if blocks is not None:
+            setattr(parent, attribute, blocks)
+
+    return undo
+
+
+def find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None]:
+    """The list of blocks, its owner and its name there; None where one block is run again and again (ALBERT)."""
+    config: Any = module.config
+    n_layers = config.num_hidden_layers
+    for name, child in module.named_modules():
+        if isinstance(child, nn.ModuleList) and len(child) == n_layers:
+            owner, _, attribute = name.rpartition(".")
+            return module.get_submodule(owner), attribute, child
+    return module, "", None
+
+
+def _layer_range(part: str, whole: str) -> list[int]:
+    try:
+        first, _, last = part.partition("-")
+        if max(len(first), len(last)) > 6:
+            raise ValueError("no model has a million layers")
+        return list(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise SettingError(
+            f"Cannot read layers {whole!r}: {part!r} is neither a number nor a range; "
+            "write for example 'all', 'last' or '0,4-6'."
+        ) from None

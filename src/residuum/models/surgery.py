@@ -1,0 +1,231 @@
+"""Whole models with their heads: loading them, keeping some of their layers, freezing others, writing them back.
+
+Layers are numbered as everywhere: 0 is the embeddings, blocks are 1 … L. What is written is a plain folder that
+`from_pretrained` reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import xxhash
+from torch import Tensor, nn
+
+from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models.loading import (
+    check_no_fresh_weights,
+    clear_loading_errors,
+    find_blocks,
+    fresh_weights,
+    load_tokenizer,
+    probe_batch,
+)
+from residuum.storage.files import checksum, files_for
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_MODEL_FILES = ("*.safetensors", "config.json", "token*.json", "vocab*", "merges.txt", "*.model", "*_token*.json")
+TOLERANCE = 1e-5  # by how much a model may differ after it was written and read again
+
+
+def load_whole(
+    name_or_path: str | Path, *, allow_pickle: bool = False, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A model with the head that its config names (without one: the bare network), and its tokenizer, in eval mode."""
+    import transformers
+
+    name = str(name_or_path)
+    options: dict[str, Any] = {
+        "dtype": torch.float32,
+        "use_safetensors": None if allow_pickle else True,
+        "trust_remote_code": trust_remote_code,
+        "output_loading_info": True,
+    }
+    with clear_loading_errors(name):
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+        module, info = named.from_pretrained(name, **options)
+        if fresh_weights(info):  # the config names a head that the folder does not hold
+            module, info = transformers.AutoModel.from_pretrained(name, **options)
+    check_no_fresh_weights(module, info, name)
+    return module.eval(), load_tokenizer(name, trust_remote_code)
+
+
+def files_fingerprint(model: str | Path) -> str:
+    """A hash of a local model's weights, config and tokenizer, so that another one of that name is told from it."""
+    files = sorted({path for pattern in _MODEL_FILES for path in Path(model).glob(pattern) if path.is_file()})
+    return xxhash.xxh3_64_hexdigest("".join(map(checksum, files)).encode()) if files else ""
+
+
+def layer_count(module: nn.Module) -> int:
+    """The number of blocks of a transformers model."""
+    config: Any = module.config
+    return config.num_hidden_layers
+
+
+def kept_layers(n_layers: int, *, drop: str | None = None, keep: str | None = None) -> list[int]:
+    """The blocks that stay of 1 … n: all but those that `drop` names, or those that `keep` names.
+
+    Both are written `top:6`, `bottom:6`, `alternate` (2, 4, 6, … for `drop`; 1, 3, 5, … for `keep`) or `1,4-6`.
+    """
+    if (drop is None) == (keep is None):
+        raise SettingError(f"drop is {drop!r} and keep is {keep!r}; give exactly one of them.")
+    named = named_layers(drop or keep or "", n_layers, first=2 if drop is not None else 1)
+    kept = sorted(set(range(1, n_layers + 1)) - set(named)) if drop is not None else named
+    if not kept:
+        raise SettingError(f"drop is {drop!r}, which leaves none of the {n_layers} layers; keep at least one.")
+    return kept
+
+
+def named_layers(text: str, n_layers: int, first: int = 1) -> list[int]:
+    """The blocks that `top:6`, `bottom:6`, `alternate` (from `first` on) or a list such as `1,4-6` name."""
+    whole, (kind, _, count) = text.strip(), text.strip().partition(":")
+    if kind in ("top", "bottom") and count.isdecimal():
+        size = int(count)
+        if not 1 <= size <= n_layers:
+            raise SettingError(f"{whole!r} names {size} layers; the model has 1–{n_layers}.")
+        return list(range(1, size + 1)) if kind == "bottom" else list(range(n_layers - size + 1, n_layers + 1))
+    if whole == "alternate":
+        return list(range(first, n_layers + 1, 2))
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", whole):
+        raise SettingError(
+            f"Cannot read the layers {text!r}; write top:6, bottom:6, alternate or a list such as 1,4-6."
+        )
+    ranges = [part.partition("-") for part in whole.split(",")]
+    layers = sorted({layer for a, _, b in ranges for layer in range(int(a), int(b or a) + 1)})
+    unknown = [layer for layer in layers if not 1 <= layer <= n_layers]
+    if unknown or not layers:
+        raise SettingError(f"{whole!r} names layer {(unknown or [0])[0]}; the model has layers 1–{n_layers}.")
+    return layers
+
+
+def keep_layers(module: nn.Module, kept: Sequence[int]) -> None:
+    """Keep only these blocks of a model, for good; embeddings, closing norm and head stay what they are."""
+    base: Any = getattr(module, "base_model", module)
+    config = base.config
+    if config.is_encoder_decoder:
+        raise ModelError(f"Layers of {type(module).__name__} cannot be dropped: it has an encoder and a decoder.")
+    n_layers = config.num_hidden_layers
+    parent, attribute, blocks = find_blocks(base)
+    if blocks is not None:  # one block that is run again and again needs only the number
+        chosen = [blocks[layer - 1] for layer in kept]
+        setattr(parent, attribute, nn.ModuleList(chosen))
+        _number_blocks(chosen)
+    for key, value in config.to_dict().items():
+        if isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
+            setattr(config, key, [value[layer - 1] for layer in kept])
+    config.num_hidden_layers = len(kept)
+
+
+def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:
+    """Put blocks on top of those of a model; `keep_layers` of the first ones takes them off again."""
+    base: Any = getattr(module, "base_model", module)
+    config = base.config
+    parent, attribute, there = find_blocks(base)
+    if there is None:
+        raise ModelError(f"{type(module).__name__} runs one block again and again; no other can be put on top.")
+    for key, value in config.to_dict().items():
+        if isinstance(value, list) and len(value) == config.num_hidden_layers and key.startswith("layer"):
+            setattr(config, key, [*value, *[value[-1]] * len(blocks)])
+    grown = nn.ModuleList([*there, *blocks])
+    setattr(parent, attribute, grown)
+    _number_blocks(list(grown))
+    config.num_hidden_layers = len(grown)
+
+
+def freeze(module: nn.Module, layers: Sequence[int], *, embeddings: bool) -> None:
+    """Take gradients and dropout off these blocks, and off everything below the blocks if `embeddings`."""
+    base: Any = getattr(module, "base_model", module)
+    blocks = find_blocks(base)[2]
+    if blocks is None and layers:
+        raise ModelError(f"{type(module).__name__} runs one block again and again; its layers cannot be frozen alone.")
+    frozen: list[nn.Module] = [blocks[layer - 1] for layer in layers] if blocks is not None else []
+    if embeddings:
+        frozen += embedding_modules(base)
+    for part in frozen:
+        part.requires_grad_(False).eval()
+
+
+def embedding_modules(base: nn.Module) -> list[nn.Module]:
+    """What runs before the first block: tables of embeddings, their norm, dropout and projection."""
+    blocks = find_blocks(base)[2]
+    if blocks is None:
+        return [base.embeddings]  # pyright: ignore[reportReturnType]
+    inside = set(blocks.modules())
+    leaves = [part for part in base.modules() if not list(part.children()) and part not in inside]
+    found: list[nn.Module] = []
+    hooks = [leaf.register_forward_pre_hook(lambda part, _: found.append(part)) for leaf in leaves]
+    hooks.append(blocks[0].register_forward_pre_hook(_stop))
+    try:
+        with torch.inference_mode():
+            base(**probe_batch(base))
+    except _FirstBlock:
+        pass
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
+
+
+def check_elsewhere(model: str | Path, out: str | Path) -> None:
+    """Refuse to write a model over the one that it is made of."""
+    if Path(model).is_dir() and Path(out).exists() and Path(model).samefile(out):
+        raise SettingError(f"{out} is the model itself, which would be lost; choose another folder to write.")
+
+
+def check_written(*folders: Path) -> None:
+    """Refuse a finished run whose model is not there any more."""
+    for folder in folders:
+        if not any(folder.glob("*.safetensors")):
+            raise StoreError(f"{folder} had a model, which is gone; make it again with --fresh.")
+
+
+def save_whole(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
+    """Write a model and its tokenizer; what would not be the same when it is read again is not written."""
+    folder = Path(folder)
+    with files_for(folder) as temporary:
+        module.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        _check_written(module, temporary)
+    return folder
+
+
+def _check_written(module: PreTrainedModel, folder: Path) -> None:
+    again = type(module).from_pretrained(folder, dtype=torch.float32)
+    first, second = _states(module), _states(again)
+    if first.shape != second.shape or not torch.allclose(first, second, atol=TOLERANCE):
+        raise ModelError(
+            f"{type(module).__name__} would not be the same when it is read again: some of its layers depend on their "
+            "places. Keep others (the first one, for instance)."
+        )
+
+
+class _FirstBlock(Exception):
+    """The forward pass has come to the first block."""
+
+
+def _stop(*_: object) -> None:
+    raise _FirstBlock
+
+
+def _number_blocks(blocks: Sequence[nn.Module]) -> None:
+    """Give blocks the places that they have now; some look themselves up in caches or scales by it."""
+    for place, block in enumerate(blocks):
+        for part in block.modules():
+            if isinstance(getattr(part, "layer_idx", None), int):
+                part.layer_idx = place  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+
+
+@torch.inference_mode()
+def _states(module: nn.Module) -> Tensor:
+    was_training = module.training
+    module.eval()
+    base: Callable[..., Any] = getattr(module, "base_model", module)
+    states = base(**probe_batch(module)).last_hidden_state.cpu()
+    module.train(was_training)
+    return states

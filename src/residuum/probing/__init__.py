@@ -1,0 +1,1 @@
+"""What layers and neurons know of a task, and how few of them suffice."""

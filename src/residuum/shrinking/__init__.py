@@ -1,0 +1,1 @@
+"""Smaller models: feature transfer, pruned blocks, trimmed vocabularies."""

@@ -1,0 +1,1 @@
+"""Results, tables and tensors on disk, and where they come from."""

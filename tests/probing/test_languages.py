@@ -1,0 +1,250 @@
+"""`probe_languages`: one language is learnt, the same neurons are kept in the others, and what is new is counted."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from made_stores import TAGS, conllu, known_data
+from residuum.activations.correlation import cluster_store
+from residuum.activations.store import ActivationStore
+from residuum.cli import app
+from residuum.corpus import Corpus, split_indices
+from residuum.errors import CorpusError, SettingError
+from residuum.maths.probing import Probe, Recipe, train_probes
+from residuum.maths.targets import class_target
+from residuum.probing.examples import examples
+from residuum.probing.families import family_of
+from residuum.probing.languages import probe_languages
+from residuum.storage.results import read_run
+
+RECIPE = Recipe(epochs=3, batch_size=64, learning_rate=0.01)
+VOCABULARY = {
+    "en": "the quick brown fox jumps over lazy dog a small model text".split(),
+    "de": "Wir lesen einen kurzen Satz über größere Häuser word by reads text".split(),
+    "sv": "a small the fox dog model quick text lazy over brown jumps".split(),
+    "ja": "東京 は 日本 の 首都 です 。 naïve café résumé text 3.14".split(),
+}
+THRESHOLDS = (0.0, 0.3, 0.6)
+
+
+def treebank(language: str, n: int = 50, seed: int = 0) -> Corpus:
+    """The same tags in every language; its own words, which tell them."""
+    data = known_data(n, seed=seed)
+    words = VOCABULARY[language]
+    places = [
+        [TAGS.index(tag) * 4 + int(word[1:]) % 4 for word, tag in zip(*pair, strict=True)] for pair in _pairs(data)
+    ]
+    sentences = [[words[place] for place in row] for row in places]
+    ids = [f"n{i}" for i in range(n)]
+    return Corpus(f"made-{language}", sentences, {"upos": data.tags}, ids=ids, language=language, numbered=False)
+
+
+def _pairs(data):
+    return list(zip(data.sentences, data.tags, strict=True))
+
+
+@pytest.fixture(scope="module")
+def run(tiny_folder, tmp_path_factory):
+    corpora = [treebank(language) for language in ("en", "de", "ja", "sv")]
+    corpora[2].labels["upos"][5][0] = "PART"  # a label that only Japanese has
+    out = tmp_path_factory.mktemp("languages") / "run"
+    models = [tiny_folder("bert"), tiny_folder("gpt2")]
+    return out, probe_languages(models, corpora, out=out, thresholds=THRESHOLDS, seeds=2, recipe=RECIPE), corpora
+
+
+def test_every_model_language_and_set_of_neurons_has_a_row(run):
+    frame = run[1].frame
+    assert len(frame) == 2 * 4 * (3 + 5)
+    assert set(frame["language"]) == {"en", "de", "ja", "sv"}
+    assert set(frame.loc[frame["kind"] == "threshold", "threshold"]) == set(THRESHOLDS)
+    assert frame["score"].between(0, 1).all()
+    assert (frame["low"] <= frame["score"]).all()
+
+
+def test_a_score_is_that_of_a_probe_trained_at_home_on_the_same_neurons(run):
+    out, result, corpora = run
+    stores = {language: ActivationStore.open(out / "activations" / "bert" / language) for language in ("en", "de")}
+    train, _ = split_indices(50, (0.9, 0.1), 0)
+    home = examples(stores["en"], corpora[0].labels["upos"]).select(train)
+    abroad = examples(stores["de"], corpora[1].labels["upos"])
+    kept = cluster_store(stores["en"], home.rows).representatives(0.3, "random", np.random.default_rng(0))
+    target = class_target(home.labels)
+    found = []
+    for seed in (0, 1):
+        (probe,) = train_probes(home.features(), {"t": target}, [Probe("t", kept, seed=seed)], RECIPE)
+        found.append(np.mean(probe.predict(abroad.features()) == target.encode(abroad.labels)))
+    rows = result.frame.set_index(["model", "language", "features"])
+    row = rows.loc[("bert", "de", "threshold 0.3")]
+    assert row["neurons"] == len(kept) < 64
+    assert row["words"] == len(abroad)
+    assert row["score"] == pytest.approx(np.mean(found), abs=0.01)
+
+
+def test_held_out_sentences_have_the_same_numbers_in_every_language(run):
+    out, result, corpora = run
+    train, held_out = split_indices(50, (0.9, 0.1), 0)
+    home = result.frame[(result.frame["language"] == "en")]
+    assert (home["words"] == sum(len(corpora[0].sentences[i]) for i in held_out)).all()
+    np.testing.assert_allclose(home["score"], home["held_out"])
+    store = ActivationStore.open(out / "activations" / "bert" / "de")
+    abroad = examples(store, corpora[1].labels["upos"]).select(held_out)
+    learnt = examples(ActivationStore.open(out / "activations" / "bert" / "en"), corpora[0].labels["upos"]).select(
+        train
+    )
+    target = class_target(learnt.labels)
+    probes = [Probe("t", None, seed=seed) for seed in (0, 1)]
+    trained = train_probes(learnt.features(), {"t": target}, probes, RECIPE)
+    expected = np.mean([probe.predict(abroad.features()) == target.encode(abroad.labels) for probe in trained])
+    row = result.frame.set_index(["model", "language", "features"]).loc[("bert", "de", "threshold 0")]
+    assert row["held_out"] == pytest.approx(expected, abs=0.01)
+    assert result.run.config["sentences"] == {"train": 45, "held out": 5}
+
+
+def test_the_control_task_is_scored_at_home_only(run):
+    frame = run[1].frame
+    at_home = frame["language"] == "en"
+    assert frame.loc[at_home, "selectivity"].notna().all()
+    assert frame.loc[~at_home, "selectivity"].isna().all()
+
+
+def test_labels_that_home_never_has_are_errors_and_counted(run):
+    result = run[1]
+    assert result.unseen.to_dict("records") == [{"language": "ja", "label": "PART", "examples": 1}]
+    unseen = result.frame.groupby("language")["unseen"].unique()
+    assert {language: list(found) for language, found in unseen.items()} == {"de": [0], "en": [0], "ja": [1], "sv": [0]}
+    assert result.run.summary["words with unseen labels"] == 1
+
+
+def test_families_are_means_without_the_home_language(run):
+    result = run[1]
+    families = result.families.set_index(["model", "family", "features"])
+    rows = result.frame.set_index(["model", "language", "features"])["score"]
+    germanic = families.loc[("gpt2", "Germanic", "threshold 0.6")]
+    assert germanic["languages"] == 2
+    mean = (rows["gpt2", "de", "threshold 0.6"] + rows["gpt2", "sv", "threshold 0.6"]) / 2
+    assert germanic["score"] == pytest.approx(mean)
+    assert set(result.families["family"]) == {"Germanic", "Japonic"}
+
+
+def test_the_wide_table_has_the_shape_of_the_paper(run):
+    result = run[1]
+    assert result.wide["threshold"].tolist() == list(THRESHOLDS)
+    assert list(result.wide)[1:3] == ["Germanic, de, bert", "Germanic, de, gpt2"]
+    rows = result.frame.set_index(["model", "language", "features"])["score"]
+    assert result.wide["Japonic, ja, gpt2"].tolist()[1] == rows["gpt2", "ja", "threshold 0.3"]
+    assert "Japonic, ja, gpt2" in result.text()
+    assert "How far does upos learnt in en hold in other languages?" in result._repr_html_()
+
+
+def test_thresholds_leave_fewer_and_fewer_neurons(run):
+    clusters = run[1].run.tables["clusters"]
+    for _, own in clusters.groupby("model"):
+        assert own["neurons"].is_monotonic_decreasing
+        assert own["neurons"].iloc[0] == 64
+        assert own["share"].iloc[0] == 1
+
+
+def test_words_of_home_help_only_where_they_are_shared(run):
+    table = run[1].baselines.set_index(["language", "baseline"])["score"]
+    assert table["en", "word majority"] > 0.95
+    assert table["ja", "word majority"] < 0.6
+
+
+def test_each_model_reads_each_treebank_once_and_the_run_returns_at_once(run, tiny_folder):
+    out, first, corpora = run
+    shards = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    assert len({path.parent for path in shards}) == 8
+    models = [tiny_folder("bert"), tiny_folder("gpt2")]
+    again = probe_languages(models, corpora, out=out, thresholds=THRESHOLDS, seeds=2, recipe=RECIPE)
+    assert shards == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
+    pd.testing.assert_frame_equal(first.frame, again.frame, check_dtype=False)
+
+
+def test_the_command_gives_the_numbers_of_python(tiny_folder, tmp_path):
+    files = []
+    for language in ("en", "de"):
+        corpus = treebank(language, 40)
+        files.append(tmp_path / f"{language}_made-ud-test.conllu")
+        files[-1].write_text(conllu(corpus.sentences, corpus.labels["upos"]))
+    options = ["--task", "upos", "--model", str(tiny_folder("bert")), "--seeds", "1", "--epochs", "2", "--no-subsets"]
+    options += ["--thresholds", "0,0.5", "--representatives", "medoid", "--out", str(tmp_path / "cli"), "--random-twin"]
+    options += ["--families", "de=West Germanic", "--shares", "0.5,0.25"]
+    done = CliRunner().invoke(app, ["probe-languages", *map(str, files), *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "West Germanic, de, bert" in done.output
+    python = probe_languages(
+        tiny_folder("bert"),
+        dict(zip(("en", "de"), files, strict=True)),
+        thresholds=(0.0, 0.5),
+        representatives="medoid",
+        subsets=False,
+        families={"de": "West Germanic"},
+        shares=(0.5, 0.25),
+        random_twin=True,
+        seeds=1,
+        recipe=Recipe(epochs=2),
+    )
+    table = read_run(tmp_path / "cli").tables["languages"]
+    pd.testing.assert_frame_equal(table, python.frame, check_dtype=False)
+    assert read_run(tmp_path / "cli").config["sentences"] == {"train": 20, "held out": 10}
+    twins = python.frame.groupby("language")["random_twin"].unique()
+    assert all(len(found) == 1 and 0 <= found[0] <= 1 for found in twins)
+    assert "mean accuracy of random twins abroad" in python.run.summary
+    assert "With random weights" in python._repr_html_()
+
+
+def test_the_twin_of_a_language_is_scored_on_its_own_activations(tiny_folder, tmp_path):
+    corpora = [treebank("en", 40), treebank("de", 40)]
+    options = {"thresholds": (0.0,), "subsets": False, "seeds": 1, "recipe": RECIPE, "out": tmp_path / "run"}
+    result = probe_languages(tiny_folder("bert"), corpora, random_twin=True, **options)
+    folder = tmp_path / "run" / "activations-random" / "bert"
+    twins = {language: ActivationStore.open(folder / language) for language in ("en", "de")}
+    train, _ = split_indices(40, (0.9, 0.1), 0)
+    home = examples(twins["en"], corpora[0].labels["upos"]).select(train)
+    abroad = examples(twins["de"], corpora[1].labels["upos"])
+    target = class_target(home.labels)
+    (probe,) = train_probes(home.features(), {"t": target}, [Probe("t")], RECIPE)
+    own = np.mean(probe.predict(abroad.features()) == target.encode(abroad.labels))
+    found = result.frame.set_index("language")["random_twin"]
+    assert found["de"] == pytest.approx(own, abs=0.01)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--families", "de"), ("--shares", "0.9"), ("--shares", "most,few")])
+def test_what_cannot_be_read_of_an_option_is_a_usage_error(option, value, tmp_path):
+    arguments = ["a.conllu", "b.conllu", "--model", "m", "--task", "upos", "--out", str(tmp_path), option, value]
+    assert CliRunner().invoke(app, ["probe-languages", *arguments]).exit_code == 2
+
+
+def test_treebanks_that_are_not_parallel_are_refused(tiny_folder):
+    model = tiny_folder("bert")
+    with pytest.raises(CorpusError, match="of de has 40 sentences, that of en 50"):
+        probe_languages(model, [treebank("en"), treebank("de", 40)])
+    turned = treebank("de").select(range(49, -1, -1))
+    with pytest.raises(CorpusError, match="Sentence 1 is n49 in the treebank of de and n0 in that of en"):
+        probe_languages(model, [treebank("en"), turned])
+    with pytest.raises(SettingError, match="are both called en; give each language one treebank"):
+        probe_languages(model, [treebank("en"), treebank("en")])
+    with pytest.raises(SettingError, match="Found treebanks of en, to be learnt from in en; expected at least two"):
+        probe_languages(model, [treebank("en")])
+    with pytest.raises(SettingError, match="to be learnt from in tr"):
+        probe_languages(model, [treebank("en"), treebank("de")], source="tr")
+
+
+def test_models_must_differ_and_thresholds_be_there(tiny_folder):
+    corpora = [treebank("en"), treebank("de")]
+    with pytest.raises(SettingError, match="Two models are called bert"):
+        probe_languages([tiny_folder("bert"), tiny_folder("bert")], corpora)
+    with pytest.raises(SettingError, match="Found no model"):
+        probe_languages([], corpora)
+    with pytest.raises(SettingError, match="The thresholds are"):
+        probe_languages(tiny_folder("bert"), corpora, thresholds=())
+    with pytest.raises(SettingError, match="must lie between 0 and 1"):
+        probe_languages(tiny_folder("bert"), corpora, thresholds=(0.5, 1.5))
+
+
+def test_families_are_known_and_can_be_said():
+    assert [family_of(code) for code in ("en", "pt", "ru", "fi", "tr", "ja", "xx")] == [
+        *("Germanic", "Romance", "Slavic", "Uralic", "Turkic", "Japonic", "Other")
+    ]
+    assert family_of("xx", {"xx": "Mine"}) == "Mine"

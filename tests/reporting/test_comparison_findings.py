@@ -1,0 +1,98 @@
+"""The front page says what the tables say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_runs import comparison_run
+
+from residuum.reporting.comparison_findings import comparison_findings, summarise_comparison
+
+
+def texts(run):
+    return {
+        finding.topic: finding.text.replace("\u00a0", " ") for finding in comparison_findings(summarise_comparison(run))
+    }
+
+
+def set_value(run, measure, a, b, value):
+    frame = run.tables["similarity"]
+    here = (frame["measure"] == measure) & (frame["model_a"] == a[0]) & (frame["layer_a"] == a[1])
+    here &= (frame["model_b"] == b[0]) & (frame["layer_b"] == b[1])
+    assert here.sum() == 1
+    frame.loc[here, ["value", "low", "high", "null"]] = [value, value - 0.02, value + 0.01, 0.125]
+
+
+def test_the_most_alike_layers_of_different_models_are_named_with_interval_and_null():
+    run = comparison_run({"a": 4, "b": 3})
+    set_value(run, "cka", ("a", 3), ("b", 1), 0.95)
+    set_value(run, "svcca", ("a", 0), ("b", 2), 0.99)  # another measure does not decide
+    set_value(run, "cka", ("a", 0), ("a", 3), 0.98)  # nor do layers of one model
+    assert texts(run)["Most alike across models"] == (
+        "Layer 3 of a and layer 1 of b have the highest CKA, 0.950 (95 % interval 0.930 to 0.960). "
+        "With permuted words the same two would have 0.125."
+    )
+
+
+def test_in_one_model_two_different_layers_are_the_most_alike():
+    run = comparison_run({"a": 4}, ["rsa"], intervals=False, null=False)
+    set_value(run, "rsa", ("a", 3), ("a", 0), 0.95)
+    run.tables["similarity"]["null"] = np.nan
+    run.tables["similarity"]["low"] = np.nan
+    assert texts(run)["Most alike"] == "Layers 3 and 0 of a have the highest RSA, 0.950."
+
+
+def test_the_model_that_repeats_itself_most_is_the_one_of_the_highest_mean():
+    run = comparison_run({"a": 4, "b": 2}, intervals=False)
+    table = run.tables["curves"]
+    means = table[(table["curve"] == "layer_average") & (table["measure"] == "cka")].groupby("model")["value"].mean()
+    said = texts(run)["Repetition"]
+    assert said.startswith(f"b repeats itself most: its layers have a mean CKA of {means['b']:.3f}")
+    assert f"(a {means['a']:.3f})" in said
+
+
+def test_the_largest_step_goes_to_the_next_layer_there_is():
+    run = comparison_run({"a": 3}, ["cka"])
+    run.tables["layers"]["layer"] = [0, 4, 8]
+    run.tables["curves"]["layer"] = run.tables["curves"]["layer"] * 4
+    steps = run.tables["curves"]["curve"] == "to_next_layer"
+    run.tables["curves"].loc[steps, "value"] = [0.9, 0.4]
+    assert "from layer 4 to layer 8 of a: CKA 0.400" in texts(run)["Largest step"]
+
+
+def test_constant_neurons_are_counted_and_located():
+    assert texts(comparison_run({"a": 2}))["Constant neurons"] == "None: all 64 neurons vary over these words."
+    found = {("a", 1): 3, ("b", 0): 1}
+    said = texts(comparison_run({"a": 2, "b": 1}, constant=found))["Constant neurons"]
+    assert said == "4 of 96 neurons never vary over these words: 3 in layer 1 of a and 1 in layer 0 of b."
+    everywhere = comparison_run({"a": 9}, constant={("a", layer): 1 for layer in range(9)})
+    assert texts(everywhere)["Constant neurons"].endswith("1 in layer 2 of a and more in 6 other layers.")
+
+
+def test_what_was_not_counted_is_not_claimed():
+    run = comparison_run({"a": 2})
+    run.tables["layers"]["constant"] = pd.NA
+    assert "Constant neurons" not in texts(run)
+
+
+def test_scope_certainty_and_what_was_left_out():
+    run = comparison_run({"a": 3, "b": 1}, ["cka", "knn"], summary={"left out": "attention", "words sampled": 500})
+    said = texts(run)
+    assert said["Compared"] == (
+        "4 layers of 2 models were compared over 1,234 words with 2 measures of similarity: "
+        "a (layers 0–2) and b (layer 0)."
+    )
+    assert "jackknife intervals over 5 groups" in said["Certainty"]
+    assert "500 sampled words: Nearest neighbours" in said["Certainty"]
+    assert said["Left out"] == "Attention."
+    assert "Also counted" not in said
+    assert texts(comparison_run({"a": 2}, summary={"uniform rows": 1200}))["Also counted"] == "uniform rows: 1,200"
+    assert "Left out" not in texts(comparison_run({"a": 2}))
+    assert texts(comparison_run({"a": 2}, intervals=False))["Certainty"] == "No intervals were computed."
+
+
+@pytest.mark.parametrize("models", [{"a": 1}, {"a": 1, "b": 1}])
+def test_models_of_one_layer_have_nothing_to_repeat(models):
+    said = texts(comparison_run(models))
+    assert "Repetition" not in said
+    assert "Largest step" not in said
+    assert ("Most alike across models" in said) == (len(models) == 2)

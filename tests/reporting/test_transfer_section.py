@@ -1,0 +1,94 @@
+"""The section of a `transfer` run, from made-up numbers."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+
+from residuum.errors import StoreError
+from residuum.reporting.sections import section
+from residuum.storage.results import Run
+
+SCORES = {"dev": 0.9, "test": 0.9, "low": 0.88, "high": 0.92}
+
+
+def transfer_run(**summary) -> Run:
+    steps = [
+        {"step": "oracle", "layer": 12, "neurons": 100, "share": 1.0, "parameters": 900, "bytes": 4e6, "ms": 9.0},
+        {"step": "as saved", "layer": 2, "neurons": 10, "share": 0.1, "parameters": 300, "bytes": 1e6, "ms": 3.0},
+        {"step": "narrowed", "layer": 2, "neurons": 10, "share": 0.1, "parameters": 200, "bytes": 9e5, "ms": 2.0},
+    ]
+    curve = [
+        {"step": "layers", "layer": 2, "neurons": 30, "bytes": 2e6, "ms": 3.0, "front": True},
+        {"step": "layers", "layer": 12, "neurons": 100, "bytes": 4e6, "ms": 9.0, "front": False},
+        {"step": "neurons", "layer": 2, "neurons": 10, "bytes": 1e6, "ms": 3.0, "front": True},
+    ]
+    fronts = [{**row, **{f"front {cost}": row["front"] for cost in ("neurons", "bytes", "ms")}} for row in curve]
+    tables = {"steps": pd.DataFrame(steps).assign(**SCORES), "curve": pd.DataFrame(fronts).assign(**SCORES)}
+    known = {
+        "task": "upos",
+        "metric": "accuracy",
+        "oracle": 0.95,
+        "score": 0.9,
+        "interval": [0.88, 0.92],
+        "share of oracle": 0.947,
+        "layers": 2,
+        "layers before": 12,
+        "neurons": 10,
+        "share of neurons": 0.1,
+        "speed-up": [3.2, 3.0, 3.4],
+        "classifier speed-up": [8.0, 7.0, 9.0],
+        "bytes": 1e6,
+        "good enough": True,
+        "narrowing": "9 of 16 hidden dimensions",
+    }
+    return Run("transfer", {"model": "encoder"}, {**known, **summary}, tables)
+
+
+def test_the_findings_have_the_numbers():
+    found = {finding.topic: finding.text for finding in section(transfer_run()).findings}
+    assert "10 neurons of the embeddings and 2 of 12 layers reach accuracy 0.900 (0.880 to 0.920)" in found["Size"]
+    assert "3.2 times as fast as the whole model (3.0 to 3.4)" in found["Speed"]
+    assert "Not enough" not in found
+
+
+def narrowing_text(**narrowed) -> str:
+    run = transfer_run()
+    run.tables["steps"].loc[2, list(narrowed)] = list(narrowed.values())
+    return {finding.topic: finding.text for finding in section(run).findings}["Narrowing"]
+
+
+def test_narrowing_that_costs_accuracy_or_saves_no_time_is_said_not_to_pay():
+    worse = narrowing_text(test=0.85, low=0.83, high=0.87)
+    assert "0.850 instead of 0.900, 2.00 ms a text instead of 3.00: it does not pay" in worse
+    assert "0.900 instead of 0.900, 3.50 ms a text instead of 3.00: it does not pay" in narrowing_text(ms=3.5)
+
+
+def test_narrowing_that_is_quicker_and_not_clearly_worse_is_said_to_pay():
+    assert narrowing_text().endswith("0.900 instead of 0.900, 2.00 ms a text instead of 3.00: it pays.")
+    assert narrowing_text(test=0.89, low=0.87, high=0.91).endswith("it pays.")
+
+
+def test_narrowing_that_was_not_measured_says_why():
+    run = transfer_run(narrowing="nothing to drop")
+    steps = run.tables["steps"].iloc[:2]
+    shown = section(dataclasses.replace(run, tables={**run.tables, "steps": steps}))
+    assert shown.findings[-1].text == "Dropping hidden dimensions was not measured: nothing to drop."
+
+
+def test_a_set_that_is_not_good_enough_is_said_to_be():
+    assert "Not enough" in [finding.topic for finding in section(transfer_run(**{"good enough": False})).findings]
+
+
+def test_the_curve_can_be_read_by_each_cost_and_has_the_front():
+    views = section(transfer_run()).panels[0].views
+    assert [view.key for view in views] == ["neurons", "bytes", "ms"]
+    front = [trace for trace in views[1].figure.data if trace.name == "Pareto front (on dev)"]
+    assert list(front[0].x) == [1.0, 2.0]
+
+
+def test_a_run_without_its_tables_is_refused():
+    run = transfer_run()
+    broken = dataclasses.replace(run, tables={"steps": run.tables["steps"]})
+    with pytest.raises(StoreError, match="no whole transfer: its table curve"):
+        section(broken, "runs/x")
