@@ -9,11 +9,14 @@ KILL_SECONDS ?= 600
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
+# Shapes are checked at run time, but not those of settings records, which take text before they coerce it.
+SHAPES := residuum.maths,residuum.models.alignment,residuum.activations.store,residuum.activations.extraction,residuum.activations.pooling,residuum.activations.live,residuum.activations.correlation
+
 TEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 DEFAULT_TESTS := -n 2 --dist loadfile -m "not slow"
 OLD_WARNINGS := -W default::DeprecationWarning -W default::FutureWarning  # of old packages about newer ones
 
-.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz fuzz-guided kill check format docs bench clean
+.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz kill check format docs bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,7 +25,7 @@ demo: $(VENV)/demo.stamp  ## install, run the five studies on what ships, write 
 	$(BIN)/residuum demo --out demo
 
 test: $(VENV)/dev.stamp  ## install the development extra and run the tests
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=residuum.maths,residuum.models.alignment,residuum.activations,beartype.beartype
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m "not slow" --jaxtyping-packages=$(SHAPES),beartype.beartype
 
 test-slow: $(VENV)/dev.stamp  ## the tests that take minutes
 	HF_HUB_OFFLINE=1 $(BIN)/pytest -m slow
@@ -38,9 +41,6 @@ test-python: $(VENV_OF_PYTHON)/dev.stamp  ## the tests with another Python: make
 
 fuzz: $(VENV)/dev.stamp  ## hostile inputs for every reader, for FUZZ_SECONDS (60)
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
-
-fuzz-guided: $(VENV)/dev.stamp  ## the same by coverage (Atheris), for FUZZ_SECONDS (60)
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/coverage_guided.py --seconds $(FUZZ_SECONDS)
 
 kill: $(VENV)/dev.stamp  ## kill the commands that write KILLS (100) times in all, within KILL_SECONDS (600), and compare
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/kill.py --kills $(KILLS) --seconds $(KILL_SECONDS)

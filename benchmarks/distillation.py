@@ -21,9 +21,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaForMaskedLM
 
 from residuum.distillation.networks import language_model
-from residuum.distillation.objective import Objective, Projections
+from residuum.distillation.objective import DistillationObjective, Projections
 from residuum.distillation.settings import ShapeSettings
-from residuum.distillation.steps import Step, Student
+from residuum.distillation.steps import DistillationStep, Student
 from residuum.distillation.students import Initialisation, build_student, share_parts
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
@@ -59,13 +59,13 @@ def measure_way(way: str, students: int, languages: int) -> None:
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     teacher = language_model(XLMRobertaForMaskedLM(config()).eval().requires_grad_(False), attention=True)
-    objective = Objective(WEIGHTS, MAP, 4.0, "corrected", causal=False)
+    objective = DistillationObjective(WEIGHTS, MAP, 4.0, "corrected", causal=False)
     vocabulary = used_vocabulary() if way == "trimmed" else None
     learners = build_students(teacher, objective, students, languages, vocabulary)
     batches = {name: batch(number) for number, name in enumerate(["en", "tr"][:languages])}
     parameters = {id(p): p for one in learners for p in one.model.module.parameters()}
     optimiser = torch.optim.AdamW(parameters.values(), lr=1e-4)
-    step = Step(Teacher(teacher, objective), learners, objective)
+    step = DistillationStep(Teacher(teacher, objective), learners, objective)
     losses = (
         (lambda: plain_losses(teacher, learners, objective, batches))
         if way == "plain"
@@ -124,7 +124,7 @@ def used_vocabulary() -> Vocabulary:
 
 
 def build_students(
-    teacher, objective: Objective, count: int, languages: int, vocabulary: Vocabulary | None
+    teacher, objective: DistillationObjective, count: int, languages: int, vocabulary: Vocabulary | None
 ) -> list[Student]:
     start = Initialisation("teacher", MAP)
     built = [
@@ -155,7 +155,7 @@ def batch(seed: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels, "soft": chosen}
 
 
-def plain_losses(teacher, learners: list[Student], objective: Objective, batches) -> torch.Tensor:
+def plain_losses(teacher, learners: list[Student], objective: DistillationObjective, batches) -> torch.Tensor:
     total = torch.zeros(())
     for student in learners:
         for language in student.languages:

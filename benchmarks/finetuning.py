@@ -3,7 +3,7 @@
     RESIDUUM_DATA=… RESIDUUM_MODELS=… python benchmarks/finetuning.py
 
 gte-small (12 layers × 384) on SST-2, batches of 8 as Wu et al. (2020) take them, 2 threads. The trainings take
-turns, some steps each, so that a disturbance hits all alike; a ratio is the median over the rounds. The peer is full
+turns, some steps each, so that a disturbance affects all; a ratio is the median over the rounds. The peer is full
 fine-tuning with the Trainer of transformers, with its own shuffled batches and on the very batches of like length that
 we train on. Our own full fine-tuning shares all but the freezing and is faster than the peer; against it, cached
 training has six blocks of twelve to do, so that arithmetic gives little more than 2 ×, and 2 is what is claimed.
@@ -33,10 +33,10 @@ from residuum import diff, extract, probe, prune, read_corpus
 from residuum.corpus.tasks import TaskCorpora, named_task, read_task
 from residuum.models.surgery import layer_count
 from residuum.training.encoding import Collator
-from residuum.training.finetuning_seeds import Recipe, prepare
-from residuum.training.freezing import apply_frozen, parse_frozen
-from residuum.training.heads import load_with_head
-from residuum.training.learning import LearningSettings, learn, score_part, task_loss, training_batches
+from residuum.training.finetuning import prepare
+from residuum.training.learning import learn, score_split, task_loss, training_batches
+from residuum.training.networks import apply_frozen, load_with_head, parse_frozen
+from residuum.training.settings import FinetuneSettings, LearningSettings
 
 BATCH, STEPS, ROUNDS = 8, 16, 7
 MODES = {  # what is frozen, whether its outputs are cached, whether batches are of like length
@@ -89,7 +89,7 @@ def measure_times() -> None:
         prepared, preparing = {}, {}
         for mode, (freeze, cache, _) in MODES.items():
             started = time.perf_counter()
-            prepared[mode] = prepare(recipe(freeze, cache), corpora, Path(folder), 0, "cpu")
+            prepared[mode] = prepare(settings_of(freeze, cache), named_task("sst2"), corpora, Path(folder), 0)
             preparing[mode] = time.perf_counter() - started
         rounds: list[dict[str, float]] = [{} for _ in range(ROUNDS)]
         for times in rounds:
@@ -103,18 +103,18 @@ def measure_times() -> None:
     report(**by_mode, fill=fill / n_filled * BATCH)
 
 
-def seconds_a_step(pupil, parts, lesson, out: Path, by_length: bool) -> float:
+def seconds_a_step(model, parts, task_data, out: Path, by_length: bool) -> float:
     """Some steps through the training loop: reading the batch, both passes, clipping and the optimiser."""
     settings = LearningSettings(epochs=STEPS * BATCH / len(parts["train"]), batch_size=BATCH, by_length=by_length)
-    modules = {"model": pupil.network}
-    training = learn(modules, [pupil.logits], lesson, settings, out, fresh=True, progress=False, device="cpu")
+    modules = {"model": model.network}
+    training = learn(modules, [model.logits], task_data, settings, out, fresh=True, progress=False, device="cpu")
     return training.progress.seconds / training.steps
 
 
-def seconds_of_the_trainer(lesson, folder: str, by_length: bool) -> float:
+def seconds_of_the_trainer(task_data, folder: str, by_length: bool) -> float:
     """The same steps by the Trainer of transformers: our batches, its passes, clipping and optimiser."""
-    network, _ = load_with_head(gte_small(), lesson.problem, seed=0)
-    batches = training_batches(lesson, LearningSettings(batch_size=BATCH, by_length=by_length), seed=0)
+    network, _ = load_with_head(gte_small(), task_data.problem, seed=0)
+    batches = training_batches(task_data, LearningSettings(batch_size=BATCH, by_length=by_length), seed=0)
 
     def collate(places):
         batch = batches(places[0]["step"])
@@ -145,23 +145,24 @@ def measure_accuracy(side: str) -> None:
     torch.set_num_threads(THREADS)
     corpora = sst2(limit=EXAMPLES)
     with tempfile.TemporaryDirectory() as folder:
-        pupil, parts, lesson = prepare(recipe("bottom:6", side == "cached"), corpora, Path(folder), 0, "cpu")
+        settings = settings_of("bottom:6", side == "cached")
+        model, parts, task_data = prepare(settings, named_task("sst2"), corpora, Path(folder), 0)
         if side == "cached":
             settings = LearningSettings(epochs=EPOCHS, batch_size=BATCH)
-            learn({"model": pupil.network}, [pupil.logits], lesson, settings, folder, progress=False, device="cpu")
+            learn({"model": model.network}, [model.logits], task_data, settings, folder, progress=False, device="cpu")
         else:
-            pupil = replace(pupil, network=plain_training(lesson))
-        pupil.network.eval()
-        plain = Collator(lesson.problem.kind, lesson.collate_train.pad, lesson.collate_train.with_types)
-        found = score_part(pupil.logits, lesson.problem, parts["test"], plain, torch.device("cpu"))
+            model = replace(model, network=plain_training(task_data))
+        model.network.eval()
+        plain = Collator(task_data.problem.kind, task_data.collate_train.pad, task_data.collate_train.with_types)
+        found = score_split(model.logits, task_data.problem, parts["test"], plain, torch.device("cpu"))
     report(accuracy=found["accuracy"])
 
 
-def plain_training(lesson):
+def plain_training(task_data):
     """The same steps written out; the lower half has no gradients and all else is transformers' own."""
-    network, _ = load_with_head(gte_small(), lesson.problem, seed=0)
+    network, _ = load_with_head(gte_small(), task_data.problem, seed=0)
     apply_frozen(network, parse_frozen("bottom:6", layer_count(network)))
-    batches = training_batches(lesson, LearningSettings(batch_size=BATCH), seed=0)
+    batches = training_batches(task_data, LearningSettings(batch_size=BATCH), seed=0)
     learning = [p for p in network.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learning, lr=5e-5, weight_decay=0.0)
     steps = int(EPOCHS * batches.per_epoch)
@@ -194,8 +195,10 @@ def measure_difference(side: str, folder: Path) -> None:
     report(**spent)
 
 
-def recipe(freeze: str | None, cache: bool) -> Recipe:
-    return Recipe(gte_small(), named_task("sst2"), freeze, None, 128, LearningSettings(), cache, 1 << 30)
+def settings_of(freeze: str | None, cache: bool) -> FinetuneSettings:
+    return FinetuneSettings(
+        gte_small(), None, "sst2", "unused", freeze=freeze, cache=cache, device="cpu", progress=False
+    )
 
 
 def gte_small() -> str:

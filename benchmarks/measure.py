@@ -17,7 +17,8 @@ from typing import Any
 
 import psutil
 
-THREADS = 2
+THREADS = int(os.environ.get("RESIDUUM_THREADS", "2"))
+"""Fewer where other work shares the cores: threads that wait for each other then lose most of their time."""
 
 
 def in_fresh_process(script: str, *arguments: object) -> dict[str, Any]:

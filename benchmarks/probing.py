@@ -1,14 +1,16 @@
-"""Batteries of probes against a straightforward PyTorch loop that trains the same probes one after another.
+"""Converged probes and orders of neurons on real data, beside NeuroX's training loop.
 
-    RESIDUUM_DATA=… python benchmarks/probing.py
+    RESIDUUM_DATA=… [RESIDUUM_MODELS=…] [RESIDUUM_PEERS=…] python benchmarks/probing.py
     RESIDUUM_DATA=… RESIDUUM_MPNET=… python benchmarks/probing.py paper [--limit SENTENCES]
 
-all-MiniLM-L6-v2 on UD English PUD (21,000 words, the first 900 sentences to learn from), UPOS, ten epochs, batches of
-128, 2 threads. Both sides start from the same weights, see the same batches in the same order and make the same
-updates; what is timed is training alone. The grid is one of 9 × 9 penalties (0, 1e-1 … 1e-8); that of `probe --penalty
-search` is the 8 × 8 of the paper (0, 1e-1 … 1e-7), and ranks and ablates neurons beside. Of the grid, whose 81 probes
-are alike, the loop trains some and its time is scaled to all of them. The clustering sweep is nine thresholds from one
-linkage against correlation and linkage for each threshold anew.
+**Orders.** all-MiniLM-L6-v2 on UD English EWT (UPOS) and gte-small (in the folder RESIDUUM_MODELS) on CoNLL-2000
+(chunks), 1,500 and 1,200 training sentences: test accuracy of a converged probe on the first 1, 2.5, 5 and 10 % of the
+neurons by forward selection, LCA, probeless and three random orders, and the smallest sets that keep 97 and 99 % of the
+accuracy of all neurons on dev. **Permuted.** The same probe again with words and neurons in another order. **NeuroX.**
+Its own training function (a checkout in the folder RESIDUUM_PEERS/NeuroX) on 8 probes of UD English PUD (21,000 words,
+ten epochs, batches of 128), against the whole table of ours: 16 probes (UPOS and control) with λ2 chosen on held-out
+words, test accuracies and intervals. **Sweep.** Nine thresholds from one linkage against correlation and linkage for
+each threshold anew.
 
 `paper` is the job of the size of the paper, by the command that users give: MPNet (13 × 768 = 9,984 neurons) reads the
 training part of UD English EWT, its neurons are clustered at nine thresholds, all neurons and each layer are probed for
@@ -27,28 +29,15 @@ from pathlib import Path
 import numpy as np
 from measure import THREADS, data, in_fresh_process, line, minilm, report, watched
 
-SEEDS = 3
-GRID = (0.0, *(10.0**-power for power in range(1, 9)))  # 9 × 9 penalties
-GRID_CELLS = [(0.0, 0.0), (1e-3, 1e-3), (1e-5, 1e-8)]  # of these the loop is timed
-SCALED = {"grid": f" (scaled from {len(GRID_CELLS)} of {len(GRID) ** 2} probes)"}
+SHARES = (0.01, 0.025, 0.05, 0.1)
+RANDOM_ORDERS = 3
+KEEP = (0.97, 0.99)
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def main() -> None:
-    holds = []
     with tempfile.TemporaryDirectory() as folder:
-        in_fresh_process(__file__, "extract", folder)
-        for name, claim, limit in (
-            ("battery", "7 layers + all × (UPOS, control) × 3 seeds: one after another / battery", 3),
-            ("grid", "training a 9 × 9 grid of penalties (the search has 8 × 8): one after another / battery", 5),
-        ):
-            ours = in_fresh_process(__file__, name, folder, "ours")
-            loop = in_fresh_process(__file__, name, folder, "loop")
-            apart = max(abs(ours[key] - loop[key]) for key in loop if key.startswith("accuracy")) * 100
-            scaled = SCALED.get(name, "")
-            print(f"   {name}: {ours['seconds']:.1f} s against {loop['seconds']:.0f} s one after another{scaled}")
-            holds.append(line(claim, loop["seconds"] / ours["seconds"], limit, at_least=True))
-            holds.append(line(f"{name}: largest difference of test accuracies", apart, 0.3, unit="points"))
+        holds = ewt_orders(folder) + conll_orders(folder) + neurox_table(folder)
         sweep = in_fresh_process(__file__, "sweep", folder)
         print(f"   sweep: {sweep['ours']:.1f} s against {sweep['again']:.1f} s")
         holds.append(
@@ -56,6 +45,69 @@ def main() -> None:
         )
         holds.append(line("clustering: equal partitions", sweep["equal"], 9, unit="of 9", at_least=True))
     sys.exit(not all(holds))
+
+
+def ewt_orders(folder: str) -> list[bool]:
+    """MiniLM, EWT, UPOS: the default order, the minimal sets, and a permuted run."""
+    found = in_fresh_process(__file__, "orders", folder, "ewt")
+    print_orders("MiniLM, EWT UPOS", found)
+    forward = dict(zip(SHARES, found["forward"], strict=True))
+    holds = [
+        line(f"MiniLM, EWT UPOS: forward selection, {share:.0%} of neurons", forward[share], limit, "", at_least=True)
+        for share, limit in ((0.01, 0.80), (0.05, 0.92), (0.1, 0.935))
+    ]
+    for keep, limit in ((0.97, 5), (0.99, 10)):
+        claim = f"MiniLM, EWT UPOS: neurons that keep {keep:.0%} of the oracle"
+        holds.append(line(claim, 100 * found[f"minimal {keep}"], limit, "%"))
+    permuted = in_fresh_process(__file__, "permuted", folder)
+    holds.append(
+        line("words and neurons permuted: equal predictions", 100 * permuted["equal"], 99.9, "%", at_least=True)
+    )
+    return holds
+
+
+def conll_orders(folder: str) -> list[bool]:
+    """gte-small, CoNLL-2000, chunks: the minimal set."""
+    if "RESIDUUM_MODELS" not in os.environ:
+        print("   gte-small is left out: set RESIDUUM_MODELS to the folder that holds it.")
+        return []
+    found = in_fresh_process(__file__, "orders", folder, "conll")
+    print_orders("gte-small, CoNLL-2000 chunks", found)
+    claim = "gte-small, CoNLL-2000 chunks: neurons that keep 97% of the oracle"
+    return [line(claim, 100 * found["minimal 0.97"], 6, "%")]
+
+
+def print_orders(title: str, found: dict) -> None:
+    print(
+        f"   {title}: oracle {found['oracle']:.4f} (λ2 = {found['l2']:g}); moments {found['moments seconds']:.0f} s, ",
+        end="",
+    )
+    print(f"forward selection {found['selection seconds']:.0f} s, quick probe {found['quick']:.4f}")
+    for name in ("forward", "discriminant", "lca", "probeless", *(f"random {i}" for i in range(RANDOM_ORDERS))):
+        print(f"   {name:>12}: " + "  ".join(f"{s:.1%} {v:.3f}" for s, v in zip(SHARES, found[name], strict=True)))
+    for keep in KEEP:
+        size, kept = found[f"minimal {keep}"], found[f"kept {keep}"]
+        print(f"   {keep:.0%} of the oracle: {size:.2%} of neurons, {kept:.2%} kept on test")
+
+
+def neurox_table(folder: str) -> list[bool]:
+    """The whole table of a battery of converged probes against NeuroX's bare training."""
+    in_fresh_process(__file__, "extract", folder)
+    ours = in_fresh_process(__file__, "table", folder)
+    print("   our table (16 probes, λ2 chosen, scores, intervals): ", end="")
+    print(f"{ours['seconds']:.1f} s, CPU time {ours['cpu_seconds']:.1f} s")
+    if "RESIDUUM_PEERS" not in os.environ:
+        print("   NeuroX is left out: set RESIDUUM_PEERS to a folder with a checkout of fdalvi/NeuroX.")
+        return []
+    neurox = in_fresh_process(__file__, "neurox", folder)
+    print(f"   NeuroX (8 probes, training alone): {neurox['seconds']:.1f} s, CPU time {neurox['cpu_seconds']:.1f} s")
+    print("   accuracies, ours: " + " ".join(f"{v:.3f}" for v in ours["accuracies"]))
+    print("   accuracies, NeuroX: " + " ".join(f"{v:.3f}" for v in neurox["accuracies"]))
+    behind = max(b - a for a, b in zip(ours["accuracies"], neurox["accuracies"], strict=True)) * 100
+    return [
+        line("our whole table / NeuroX's training", ours["seconds"] / neurox["seconds"], 1),
+        line("largest lead of NeuroX in accuracy", behind, 0.3, "points"),
+    ]
 
 
 def paper(limit: str | None = None) -> None:
@@ -110,98 +162,179 @@ def run_clusters(folder: str) -> None:
     report(seconds=time.perf_counter() - start, neurons=float(found.run.summary["neurons"]))
 
 
+def task_splits(folder: str, name: str):
+    """Train, dev and test of a task; activations are read once per folder."""
+    from residuum.probing.examples import labelled_splits
+
+    activations = Path(folder) / name
+    if name == "ewt":
+        corpus = data("treebanks", "UD_English-EWT")
+        return labelled_splits(str(minilm()), corpus, "upos", activations=activations, limit=1500)
+    model = Path(os.environ["RESIDUUM_MODELS"], "gte-small")
+    return labelled_splits(str(model), data("token", "conll2000"), "chunk", activations=activations, limit=1200)
+
+
+class Trial:
+    """The features of a task in memory, and probes on any neurons of it."""
+
+    def __init__(self, folder: str, name: str):
+        import torch
+
+        from residuum.maths.probing import HeldOut
+        from residuum.maths.targets import class_target
+
+        torch.set_num_threads(THREADS)
+        splits = task_splits(folder, name)
+        self.train, self.dev, self.test = (
+            np.asarray(part.features(1 << 40)) for part in (splits.train, splits.dev, splits.test)
+        )
+        self.target = class_target(splits.train.labels)
+        self.dev_truth, self.test_truth = (self.target.encode(part.labels) for part in (splits.dev, splits.test))
+        self.dev_sentences = np.unique(splits.dev.sentences, return_inverse=True)[1]
+        self.held_out = HeldOut(self.dev, {"task": self.dev_truth})
+
+    def solve(self, neurons=None, l1=None, l2=None):
+        from residuum.maths.probing import Probe, train_probes
+
+        held_out = self.held_out if l2 is None else None
+        return train_probes(self.train, {"task": self.target}, [Probe("task", neurons, l1, l2)], None, held_out)[0]
+
+    def accuracy(self, probe) -> float:
+        return float(np.mean(probe.predict(self.test) == self.test_truth))
+
+    def right(self, probe) -> np.ndarray:
+        """Right answers per sentence of dev."""
+        return np.bincount(self.dev_sentences, weights=probe.predict(self.dev) == self.dev_truth)
+
+
+def run_orders(folder: str, name: str) -> None:
+    """Accuracies of heads of several orders, and minimal sets of the default one."""
+    from residuum.maths.class_sums import class_sums
+    from residuum.maths.probing import Probe
+    from residuum.maths.rankings import LCA_PENALTY, lca_ranking, probeless_ranking, random_rankings
+    from residuum.maths.selection import set_score, smallest_sufficient_set
+    from residuum.maths.task_moments import forward_selection, quick_probes, task_moments
+
+    trial = Trial(folder, name)
+    start = time.perf_counter()
+    moments = task_moments(trial.train, trial.target)
+    moments_seconds, start = time.perf_counter() - start, time.perf_counter()
+    orders = {"forward": forward_selection(moments).order}
+    selection_seconds = time.perf_counter() - start
+    oracle, n_neurons = trial.solve(), trial.train.shape[1]
+    orders["discriminant"] = forward_selection(moments, discriminant=True).order
+    orders["lca"] = lca_ranking(trial.solve(None, *LCA_PENALTY).weight).order
+    orders["probeless"] = probeless_ranking(class_sums(trial.train, trial.target.values, trial.target.n_classes)).order
+    for i, ranking in enumerate(random_rankings(n_neurons, np.random.default_rng(0), RANDOM_ORDERS)):
+        orders[f"random {i}"] = ranking.order
+    found = {
+        key: [trial.accuracy(trial.solve(order[: round(share * n_neurons)])) for share in SHARES]
+        for key, order in orders.items()
+    }
+    sizes, oracle_right, score = np.bincount(trial.dev_sentences), trial.right(oracle), trial.accuracy(oracle)
+    for keep in KEEP:
+        probes: dict[int, object] = {}
+
+        def measure(sets, keep=keep, probes=probes):
+            probes |= {len(own): trial.solve(own) for own in sets}
+            return [set_score(oracle_right, trial.right(probes[len(own)]), sizes, keep) for own in sets]
+
+        minimal = smallest_sufficient_set(orders["forward"], measure)
+        found[f"minimal {keep}"] = len(minimal.neurons) / n_neurons
+        found[f"kept {keep}"] = trial.accuracy(probes[len(minimal.neurons)]) / score
+    seconds = {"moments seconds": moments_seconds, "selection seconds": selection_seconds}
+    quick = trial.accuracy(quick_probes(moments, [Probe("task")])[0])
+    report(oracle=score, l2=oracle.penalty[1], quick=quick, **seconds, **found)
+
+
+def run_permuted(folder: str) -> None:
+    from residuum.maths.probing import Probe, train_probes
+    from residuum.maths.targets import Target
+
+    trial, rng = Trial(folder, "ewt"), np.random.default_rng(0)
+    words, neurons = rng.permutation(len(trial.train)), rng.permutation(trial.train.shape[1])
+    first = trial.solve(l2=1e-2).predict(trial.test)
+    target = Target(trial.target.values[words], trial.target.classes)
+    (again,) = train_probes(trial.train[words][:, neurons], {"task": target}, [Probe("task", l2=1e-2)])
+    report(equal=float(np.mean(again.predict(trial.test[:, neurons]) == first)))
+
+
 def extract_store(folder: str) -> None:
     from residuum import extract, load_model, read_corpus
 
-    extract(
-        load_model(minilm()), read_corpus(data("treebanks", "UD_English-PUD")), Path(folder) / "acts", progress=False
-    )
+    corpus = read_corpus(data("treebanks", "UD_English-PUD"))
+    extract(load_model(minilm()), corpus, Path(folder) / "acts", progress=False)
     report()
 
 
-def prepared(folder: str):
-    """The bench of PUD: 900 sentences to learn from, 100 to test on; features are in memory before the clock starts."""
+def pud(folder: str):
+    """Features and labels of PUD in memory: 900 sentences to learn from, 100 to test on, and their words."""
     from residuum import open_store, read_corpus
-    from residuum.corpus.tasks import named_task
-    from residuum.probing.batteries import Bench
-    from residuum.probing.examples import Splits, examples
+    from residuum.probing.examples import examples
 
     corpus = read_corpus(data("treebanks", "UD_English-PUD"))
     whole = examples(open_store(Path(folder) / "acts"), corpus.labels["upos"])
     train, test = whole.select(range(900)), whole.select(range(900, 1000))
-    bench = Bench(Splits(named_task("upos"), train, test, test))
-    bench.features("train"), bench.features("test"), bench.targets
-    return bench
-
-
-def probes_of(name: str, bench) -> tuple[list, list]:
-    """All probes of a battery, and those that the loop trains."""
-    from residuum.maths.probing import Probe
-
-    layout = bench.splits.layout
-    if name == "grid":
-        every = [Probe("task", None, l1, l2) for l1 in GRID for l2 in GRID]
-        return every, [probe for probe in every if (probe.l1, probe.l2) in GRID_CELLS]
+    layout = train.layout
     sets = [*(layout.layer_slice(layer) for layer in layout.layers), None]
-    every = [
-        Probe(target, neurons, seed=seed) for neurons in sets for target in ("task", "control") for seed in range(SEEDS)
-    ]
-    return every, every
+    return train, test, np.asarray(train.features(1 << 40)), np.asarray(test.features(1 << 40)), sets
 
 
-def run_battery(name: str, folder: str, side: str) -> None:
+def run_table(folder: str) -> None:
+    """16 probes with λ2 chosen on a tenth of the training sentences, their test accuracies, and intervals."""
     import torch
+
+    from residuum.maths.probing import HeldOut, Probe, predict_probes, train_probes
+    from residuum.maths.statistics import bootstrap_ratio
+    from residuum.maths.targets import Target, class_target, control_task
 
     torch.set_num_threads(THREADS)
-    bench = prepared(folder)
-    every, timed = probes_of(name, bench)
-    x, test = bench.features("train"), bench.features("test")
-    if side == "ours":
-        start = time.perf_counter()
-        trained = bench.train(every)
-        seconds = time.perf_counter() - start
-        chosen = [trained[every.index(probe)] for probe in timed]
-        predictions = [probe.predict(test) for probe in chosen]
-    else:
-        start = time.perf_counter()
-        networks = [train_alone(x, bench.targets[probe.target], probe, bench.recipe) for probe in timed]
-        seconds = (time.perf_counter() - start) * len(every) / len(timed)
-        with torch.no_grad():
-            predictions = [
-                network(torch.from_numpy(test[:, columns(probe)])).argmax(dim=1).numpy()
-                for network, probe in zip(networks, timed, strict=True)
-            ]
-    accuracies = [np.mean(p == bench.truth("test", probe.target)) for p, probe in zip(predictions, timed, strict=True)]
-    report(seconds=seconds, **{f"accuracy{i}": float(value) for i, value in enumerate(accuracies)})
+    train, test, x, held, sets = pud(folder)
+    target, control = class_target(train.labels), control_task(train.labels)
+    truths = {"task": target.encode(test.labels), "control": control.values(test.words)}
+    targets = {"task": target, "control": control.target(train.words)}
+    sentences = np.unique(test.sentences, return_inverse=True)[1]
+    start, cpu = time.perf_counter(), time.process_time()
+    dev = np.isin(train.sentences, np.unique(train.sentences)[::10])
+    learning = {name: Target(own.values[~dev], own.classes) for name, own in targets.items()}
+    tasks = [Probe("task", neurons) for neurons in sets]
+    trained = train_probes(x[~dev], learning, tasks, None, HeldOut(x[dev], {"task": target.values[dev]}))
+    controls = [Probe("control", own.probe.neurons, l2=own.penalty[1]) for own in trained]
+    trained += train_probes(x[~dev], learning, controls)
+    accuracies = []
+    for probe, predicted in zip(trained, predict_probes(trained, held), strict=True):
+        right = np.bincount(sentences, weights=predicted == truths[probe.probe.target])
+        interval = bootstrap_ratio(right, np.bincount(sentences))
+        if probe.probe.target == "task":
+            accuracies.append(float(interval.value))
+    report(seconds=time.perf_counter() - start, cpu_seconds=time.process_time() - cpu, accuracies=accuracies)
 
 
-def train_alone(x: np.ndarray, target, probe, recipe):
-    """One probe as anyone would write it: a linear layer, cross-entropy plus penalties, torch's own Adam."""
+def run_neurox(folder: str) -> None:
+    """NeuroX's own training function on the 8 probes of the task, at the papers' penalties."""
     import torch
-    from torch import nn
 
-    from residuum.maths.probing import initial_parameters, word_order
+    sys.path.insert(0, str(Path(os.environ["RESIDUUM_PEERS"], "NeuroX")))
+    from neurox.interpretation.linear_probe import train_logistic_regression_probe
 
-    features = torch.from_numpy(np.ascontiguousarray(x[:, columns(probe)]))
-    labels = torch.from_numpy(target.values)
-    network = nn.Linear(features.shape[1], target.n_classes)
-    weight, bias = initial_parameters(probe.seed, target.n_classes, features.shape[1])
+    from residuum.maths.targets import class_target
+
+    torch.set_num_threads(THREADS)
+    train, test, x, held, sets = pud(folder)
+    target = class_target(train.labels)
+    parts = [np.ascontiguousarray(x[:, slice(None) if own is None else own]) for own in sets]
+    start, cpu = time.perf_counter(), time.process_time()
+    trained = [
+        train_logistic_regression_probe(part, target.values, lambda_l1=1e-5, lambda_l2=1e-5, batch_size=128)
+        for part in parts
+    ]
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
+    truth, accuracies = target.encode(test.labels), []
     with torch.no_grad():
-        network.weight.copy_(torch.from_numpy(weight))
-        network.bias.copy_(torch.from_numpy(bias))
-    optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-    for epoch in range(recipe.epochs):
-        for rows in torch.from_numpy(word_order(probe.seed, epoch, len(features))).split(recipe.batch_size):
-            loss = nn.functional.cross_entropy(network(features[rows]), labels[rows])
-            loss = loss + probe.l1 * network.weight.abs().sum() + probe.l2 * network.weight.square().sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return network
-
-
-def columns(probe) -> slice:
-    return slice(None) if probe.neurons is None else probe.neurons
+        for own, probe in zip(sets, trained, strict=True):
+            part = torch.from_numpy(np.ascontiguousarray(held[:, slice(None) if own is None else own]))
+            accuracies.append(float(np.mean(probe(part).argmax(dim=1).numpy() == truth)))
+    report(seconds=seconds, cpu_seconds=cpu_seconds, accuracies=accuracies)
 
 
 def run_sweep(folder: str) -> None:
@@ -233,13 +366,19 @@ def run_sweep(folder: str) -> None:
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:] or ["main"]
+    commands = {
+        "make": make_store,
+        "clusters": run_clusters,
+        "extract": extract_store,
+        "orders": run_orders,
+        "permuted": run_permuted,
+        "table": run_table,
+        "neurox": run_neurox,
+        "sweep": run_sweep,
+    }
     if command == "main":
         main()
     elif command == "paper":
         paper(arguments[1] if arguments[:1] == ["--limit"] else None)
-    elif command in ("make", "clusters", "extract"):
-        {"make": make_store, "clusters": run_clusters, "extract": extract_store}[command](arguments[0])
-    elif command == "sweep":
-        run_sweep(arguments[0])
     else:
-        run_battery(command, *arguments)
+        commands[command](*arguments)

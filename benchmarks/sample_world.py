@@ -30,10 +30,11 @@ from measure import THREADS, line, seconds
 
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import TaskCorpora
-from residuum.evaluation import corpus_pairs, evaluate_retrieval
-from residuum.maths.probing import Recipe
+from residuum.evaluation.pairs import corpus_pairs
+from residuum.evaluation.retrieval import evaluate_retrieval
+from residuum.maths.probing import PaperRecipe
 from residuum.models.loading import Model, load_model
-from residuum.probing.probing import Probing, probe
+from residuum.probing.probe import Probing, probe
 from residuum.samples import LANGUAGES, sample, sample_text, teacher_folder
 
 TASKS = {  # sample task → probed tasks
@@ -48,8 +49,8 @@ TRANSLATION = "translation"
 SENTENCES = 10_000  # that are drawn against the clock
 ROOT = Path(__file__).parent.parent
 RECIPES = {  # of sentences there are few: more passes, a stronger penalty
-    "word": (Recipe(epochs=10, standardize=True), (1e-5, 1e-5)),
-    "sentence": (Recipe(epochs=60, batch_size=64, standardize=True), (1e-5, 1e-2)),
+    "word": (PaperRecipe(epochs=10, standardize=True), (1e-5, 1e-5)),
+    "sentence": (PaperRecipe(epochs=60, batch_size=64, standardize=True), (1e-5, 1e-2)),
 }
 
 

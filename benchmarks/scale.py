@@ -7,7 +7,7 @@
 4,000 SENTENCES (UD English PUD four times) through all-MiniLM-L6-v2, on 2 cores. Every engine has loaded the
 model before it is timed, and the rounds of the engines alternate, so that what disturbs one disturbs all. `predict`
 only compares costs with what was predicted: over words, layers and width (gte-small and MPNet, where they are given),
-workers, clustering, probes, fine-tuning and distillation. `forecast` says what XLM-R-large over a billion words would
+workers and distillation. `forecast` says what XLM-R-large over a billion words would
 take on a core of this machine.
 """
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -27,24 +26,15 @@ from measure import data, line, minilm, seconds
 from threadpoolctl import threadpool_limits
 
 from residuum.activations.correlation import neuron_moments
-from residuum.activations.estimates import extract_cost
 from residuum.activations.extraction import extract
+from residuum.comparison.costs import evaluation_step, moments_step
 from residuum.corpus import Corpus, read_corpus
-from residuum.costs import Cost, Step, clustering_step, evaluation_step, moments_step
-from residuum.distillation import distill
-from residuum.distillation.distilling import plan
+from residuum.costs import Cost, CostStep
+from residuum.distillation.distilling import distill
+from residuum.distillation.settings import read_settings
 from residuum.engine import MOST_TASKS, Engine, opened_engine
-from residuum.maths.clustering import cluster_correlation, moments_correlation
-from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.probing import Recipe
 from residuum.models.loading import Model, load_model
-from residuum.probing.examples import MEMORY
-from residuum.probing.probing import probe
-from residuum.probing.task_costs import LabelledData, Training, probe_cost
 from residuum.samples import sample_text, teacher_folder
-from residuum.training.finetuning import finetune
-from residuum.training.finetuning_costs import finetune_cost
-from residuum.training.learning import LearningSettings
 
 ROUNDS = 3
 BLOCKS, WIDTH = 24, 1024  # XLM-R-large
@@ -105,13 +95,13 @@ def predict(model: Model, sentences: int, folder: Path) -> dict[str, float]:
         if variable in os.environ:  # twice the layers; twice the layers and the width
             other = load_model(Path(os.environ[variable], name))
             ratios |= predict_reading(other, treebank(sentences // fewer), folder, Engine(1))
-    return ratios | predict_neurons(model, folder) | predict_training(folder)
+    return ratios | predict_training(folder)
 
 
 def predict_reading(model: Model, text: Corpus, folder: Path, engine: Engine) -> dict[str, float]:
     """Extraction and, by one worker, moments."""
     what = f"{model.name}, {text.n_words:,} words"
-    predicted = extract_cost(model, text, workers=engine).seconds
+    predicted = extract.estimate(model, text, "none", workers=engine).seconds
     stores = []
     work = partial(extract, model, text, folder / "predicted", workers=engine, fresh=True, progress=False)
     work_seconds = seconds(lambda: stores.append(work()), 2)
@@ -123,29 +113,14 @@ def predict_reading(model: Model, text: Corpus, folder: Path, engine: Engine) ->
     return ratios
 
 
-def predict_neurons(model: Model, folder: Path) -> dict[str, float]:
-    """Clustering of all neurons, and the probes of every layer."""
-    corpus = read_corpus(data("treebanks", "UD_English-PUD"))
-    store = extract(model, corpus, folder / "probed", fresh=True, progress=False)
-    correlation, constant = moments_correlation(neuron_moments(store))
-    clustering = seconds(lambda: cluster_correlation(correlation.copy(), constant))
-    predicted = clustering_step(len(constant), 0).seconds
-    settings = {"subsets": False, "workers": 1}
-    cost = probe_cost(store, corpus, "upos", **settings).seconds
-    probing = seconds(lambda: probe(store, corpus, "upos", **settings), 1)
-    return {f"clustering, {len(constant):,} neurons": predicted / clustering, "probes, upos": cost / probing}
-
-
 def predict_training(folder: Path) -> dict[str, float]:
-    """A fine-tuning and a distillation of some dozens of steps."""
-    corpus = read_corpus(data("treebanks", "UD_English-PUD")).limit(600)
-    options = {"data": corpus, "settings": LearningSettings(epochs=2, batch_size=16), "device": "cpu"}
-    tuning = finetune_cost(minilm(), "upos", **options).seconds
-    tuned = seconds(lambda: finetune(minilm(), "upos", folder / "tuned", progress=False, **options), 1)
+    """A distillation of some dozens of steps."""
     config = distillation(folder)
-    distilling = plan(config, device="cpu").cost.seconds
-    distilled = seconds(lambda: distill(config, folder / "distilled", device="cpu", progress=False), 1)
-    return {"fine-tuning, MiniLM": tuning / tuned, "distillation, sample teacher": distilling / distilled}
+    distilling = distill.estimate(read_settings(config, device="cpu")).seconds
+    distilled = seconds(
+        lambda: distill(read_settings(config, out=folder / "distilled", device="cpu", progress=False)), 1
+    )
+    return {"distillation, sample teacher": distilling / distilled}
 
 
 def distillation(folder: Path) -> dict[str, Any]:
@@ -168,23 +143,13 @@ def forecast(words: int = 1_000_000_000, tokens_per_word: float = 1.4) -> None:
     tasks = 10 * MOST_TASKS
     reading = words * tokens_per_word * BLOCKS * block_seconds()
     steps = (
-        Step("extraction", reading, words // 4096, memory=4 * 560_000_000, disk=4 * words * sum(widths)),
+        CostStep("extraction", reading, words // 4096, memory=4 * 560_000_000, disk=4 * words * sum(widths)),
         moments_step("moments (float64)", widths, words, tasks, engine),
         moments_step("correlation (float32)", widths, words, MOST_TASKS, engine, "float32"),
         evaluation_step(widths, ["cka", "svcca", "pwcca", "mixed", "neuron"], 11, engine),
-        clustering_step(sum(widths), 16 * sum(widths) ** 2),
-        million_probed(widths, engine),
     )
     for workers in (1, 16, 256):
         print(Cost(f"XLM-R-large, {words:,} words", steps, workers))
-
-
-def million_probed(widths: list[int], engine: Engine) -> Step:
-    """Probes of 17 tags on a million words: each layer and all of them, with a control task and three seeds."""
-    layout = NeuronLayout(tuple(widths), tuple(range(len(widths))))
-    labelled = LabelledData("", layout, (), n_train=1_000_000, n_examples=1_100_000, n_classes=17, control=True)
-    training = Training(labelled, Recipe(), MEMORY, replace(engine, workers=2))  # cells, as several workers take them
-    return replace(training.step("probes, 10⁶ words", [*widths, sum(widths)], 3, targets=2), at_once=None)
 
 
 def block_seconds(n_tokens: int = 1024) -> float:

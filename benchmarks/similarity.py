@@ -109,7 +109,7 @@ def run_compare(folder: str, copies: int, max_mb: int | None) -> None:
     import scipy.linalg  # noqa: F401
 
     from residuum.activations.store import ActivationStore, open_store
-    from residuum.comparison import compare
+    from residuum.comparison.compare import compare
 
     stores = [open_store(path) for path in sorted(Path(folder).iterdir()) if path.name.isdecimal()]
     if copies > 1:

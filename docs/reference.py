@@ -2,8 +2,8 @@
 
     python docs/reference.py
 
-cli.md: what a command takes is read from the signature of its function, so the page does not depend on the version of
-typer. python.md: the public names by the room they live in; mkdocstrings fills in their docstrings.
+cli.md: what a command takes is read from its settings record. python.md: the public names by the room they live in;
+mkdocstrings fills in their docstrings.
 """
 
 from __future__ import annotations
@@ -11,81 +11,33 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from typer.models import ArgumentInfo, CommandInfo, OptionInfo
 
 import residuum
-from residuum.cli import app
+from residuum.cli.commands import COMMANDS
+from residuum.cli.generated import CommandEntry, default_text, flags, loaded, metavar, usage
+from residuum.settings import GROUPS, Argument, Command, SettingField, setting_fields
 
 FOLDER = Path(__file__).parent / "reference"
 CLI_HEAD = """# Command line
 
-Written by `docs/reference.py` from the program itself.
+Every command is the Python function of the same name; its options are that function's keywords and the keys of a YAML
+file (`--config FILE`). `residuum --help` lists the commands and `residuum VERB --help` shows what is below;
+`python -m residuum` is the same program. `--json` prints a result as JSON. `residuum --version` shows the version.
 
-Every command is the Python function of the same name. `residuum --help` lists the commands and
-`residuum VERB --help` shows what is below; `python -m residuum` is the same program. `residuum --version` shows the
-version.
-
-Exit status: 0 done, 1 failed with one line on standard error that says what was found, what was expected and what to
-do, 2 wrong usage.
+Exit status: 0 done, 1 failed with one line on standard error (what was found, what was expected, what to do), 2 wrong
+usage.
 """
 PYTHON_HEAD = """# Python
 
-Written by `docs/reference.py` from the program itself.
-
 Everything below is imported from `residuum` and loaded on first use, so `import residuum` is quick. The version is
-`residuum.__version__`. What a user's input can cause is a `ResiduumError`; its children are `SettingError`,
+`residuum.__version__`. Errors that a user's input can cause are a `ResiduumError`; its children are `SettingError`,
 `CorpusError`, `ModelError`, `StoreError` and `DataError` of `residuum.errors`.
 """
 FIRST_ROOMS = ("corpus", "models", "activations")  # in the order of use; the others follow by name
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One argument or option of a command."""
-
-    name: str
-    kind: Any  # the Python type, without `None` and without typer's annotation
-    default: Any  # Parameter.empty where there is none
-    info: ArgumentInfo | OptionInfo
-
-    @property
-    def is_option(self) -> bool:
-        """Whether it is given by name."""
-        return isinstance(self.info, OptionInfo)
-
-    @property
-    def required(self) -> bool:
-        """Whether it must be given."""
-        return self.default is inspect.Parameter.empty
-
-    @property
-    def flags(self) -> list[str]:
-        """The names of an option, the long one first."""
-        # inside Annotated, typer takes the first name for a default
-        names = (self.info.default, *(self.info.param_decls or ()))
-        declared = [name for name in names if isinstance(name, str) and name.startswith("-")]
-        plain = f"--{self.name.replace('_', '-')}"
-        if not declared:
-            declared = [f"{plain}/--no-{plain[2:]}"] if self.kind is bool else [plain]
-        return sorted(declared, key=lambda flag: not flag.startswith("--"))
-
-    @property
-    def several(self) -> bool:
-        """Whether it may be given more than once."""
-        return get_origin(self.kind) in (list, tuple, set)
-
-    @property
-    def metavar(self) -> str:
-        """How the value of an argument is called."""
-        name = self.info.metavar or self.name.upper()
-        return f"{name} …" if self.several and not name.endswith("…") else name
 
 
 def main() -> None:
@@ -97,12 +49,7 @@ def main() -> None:
 
 def cli_page() -> str:
     """Every command with its arguments and options."""
-    commands = [("", command) for command in app.registered_commands]
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        commands += [(f"{group.name} ", command) for command in group.typer_instance.registered_commands]
-    shown = (_command(command, prefix) for prefix, command in commands if not command.hidden)
-    return "\n".join([CLI_HEAD, *(line for lines in shown for line in lines)])
+    return "\n".join([CLI_HEAD, *(line for entry in COMMANDS for line in _command(entry))])
 
 
 def python_page() -> str:
@@ -113,79 +60,36 @@ def python_page() -> str:
     return "\n".join([PYTHON_HEAD, *(line for room, own in rooms for line in _room(room, own))])
 
 
-def _command(command: CommandInfo, prefix: str) -> Iterator[str]:
-    """A command's section; `prefix` is the group that it belongs to."""
-    assert command.callback is not None
-    name = prefix + (command.name or command.callback.__name__.replace("_", "-"))
-    parameters = list(_parameters(command.callback))
-    arguments = [p for p in parameters if not p.is_option]
-    options = [p for p in parameters if p.is_option]
-    yield from (f"## residuum {name}", "", command.help or inspect.getdoc(command.callback) or "", "")
-    yield from ("```text", _usage(name, arguments, options), "```", "")
+def _command(entry: CommandEntry) -> Iterator[str]:
+    record = loaded(entry.record)
+    fields = [setting for setting in setting_fields(record) if setting.option.cli]
+    arguments = [setting for setting in fields if isinstance(setting.option, Argument)]
+    yield from (f"## residuum {entry.name}", "", f"{entry.summary}. {_details(entry)}".strip(), "")
+    yield from ("```text", f"residuum {entry.name} {usage(record)}", "```", "")
+    if record.example:
+        yield from ("For example:", "", "```text", record.example, "```", "")
     if arguments:
-        yield from ("| argument | meaning |", "|---|---|", *map(_argument_row, arguments), "")
+        rows = [f"| `{metavar(setting)}` | {_cell(setting.option.help)} |" for setting in arguments]
+        yield from ("| argument | meaning |", "|---|---|", *rows, "")
+    options = [setting for setting in fields if setting not in arguments]
     if options:
-        yield from ("| option | value | default | meaning |", "|---|---|---|---|", *map(_option_row, options), "")
+        rows = [_option_row(setting) for setting in sorted(options, key=lambda s: GROUPS.index(s.option.group))]
+        yield from ("| | option | default | meaning |", "|---|---|---|---|", *rows, "")
 
 
-def _parameters(function: Any) -> Iterator[Parameter]:
-    hints = get_type_hints(function, include_extras=True)
-    for name, parameter in inspect.signature(function).parameters.items():
-        hint = hints[name]
-        assert get_origin(hint) is Annotated, f"{name} of {function.__name__} has no typer annotation"
-        kind, info = get_args(hint)[:2]
-        yield Parameter(name, _without_none(kind), parameter.default, info)
+def _details(entry: CommandEntry) -> str:
+    """The function's docstring after its first sentence, as one paragraph."""
+    text = inspect.getdoc(loaded(entry.verb)) or ""
+    return " ".join(text.partition("\n\n")[2].split("\n\n")[0].split())
 
 
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) not in (Union, UnionType):
-        return kind
-    (only,) = (one for one in get_args(kind) if one is not NoneType)
-    return only
+def _option_row(setting: SettingField) -> str:
+    default = "required" if setting.required else default_text(setting)
+    return f"| {setting.option.group} | `{_cell(flags(setting))}` | {_cell(default)} | {_cell(setting.option.help)} |"
 
 
-def _usage(name: str, arguments: list[Parameter], options: list[Parameter]) -> str:
-    needed = [f"{p.flags[0]} {_value(p)}" for p in options if p.required]
-    values = [p.metavar if p.required else f"[{p.metavar}]" for p in arguments]
-    rest = ["[OPTIONS]"] if any(not p.required for p in options) else []
-    return " ".join(["residuum", name, *values, *needed, *rest])
-
-
-def _argument_row(parameter: Parameter) -> str:
-    return f"| `{parameter.metavar}` | {_cell(parameter.info.help)} |"
-
-
-def _option_row(parameter: Parameter) -> str:
-    flags = ", ".join(f"`{flag}`" for flag in parameter.flags)
-    return f"| {flags} | {_cell(_value(parameter))} | {_default(parameter)} | {_cell(parameter.info.help)} |"
-
-
-def _value(parameter: Parameter) -> str:
-    """What an option takes: its choices, or the kind of value, with its bounds."""
-    kind = get_args(parameter.kind)[0] if parameter.several else parameter.kind
-    if parameter.info.metavar:
-        return parameter.info.metavar
-    if kind is bool:
-        return ""
-    if get_origin(kind) is Literal:
-        return ", ".join(map(str, get_args(kind)))
-    bounds = [f"{sign} {bound}" for sign, bound in (("≥", parameter.info.min), ("≤", parameter.info.max)) if bound]
-    name = {Path: "PATH", int: "INTEGER", float: "NUMBER"}.get(kind, "TEXT")
-    return " ".join([name, *bounds])
-
-
-def _default(parameter: Parameter) -> str:
-    if parameter.required:
-        return "required"
-    if parameter.kind is bool:
-        return "on" if parameter.default else ""
-    if parameter.default is None:
-        return ""
-    return f"`{parameter.default}`"
-
-
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _room_order(room: str) -> tuple[int, str]:
@@ -196,6 +100,16 @@ def _room(room: str, names: Iterable[str]) -> Iterator[str]:
     yield from (f"## residuum.{room}", "", _first_line(f"residuum.{room}"), "")
     for name in names:
         yield from (f"::: {residuum._HOMES[name]}.{name}", "")
+        if result := _result(name):
+            yield from (f"::: {residuum._HOMES[name]}.{result}", "")
+
+
+def _result(name: str) -> str | None:
+    """The class that a command returns, where it stands in the command's own module."""
+    verb = getattr(residuum, name)
+    returned = str(inspect.signature(verb).return_annotation) if isinstance(verb, Command) else ""
+    kind = getattr(import_module(residuum._HOMES[name]), returned, None)
+    return returned if isinstance(kind, type) and kind.__module__ == residuum._HOMES[name] else None
 
 
 def _first_line(module: str) -> str:

@@ -8,10 +8,9 @@ from residuum.corpus.tasks import Task
 size = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 teacher = residuum.teacher_folder()
 
-settings = residuum.LearningSettings(epochs=2, batch_size=16, learning_rate=5e-4)
 task = Task("polarity", unit="sentence")  # its labels are those of sentences
 reviews = residuum.sample("polarity", language="en", size=2 * size)
-tuned = residuum.finetune(teacher, task, "runs/polarity", data=reviews, settings=settings)
+tuned = residuum.finetune(teacher, reviews, task, "runs/polarity", epochs=2, batch_size=16, learning_rate=5e-4)
 print(tuned.frame)  # scores on dev and test
 
 treebank = residuum.sample("treebank", language="en", size=size)

@@ -3,7 +3,7 @@
 import sys
 
 import residuum
-from residuum.evaluation import corpus_pairs
+from residuum.evaluation.pairs import corpus_pairs
 
 size = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 teacher = residuum.teacher_folder()

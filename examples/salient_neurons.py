@@ -8,7 +8,7 @@ size = int(sys.argv[1]) if len(sys.argv) > 1 else 400
 
 treebank = residuum.sample("treebank", language="en", size=size)
 methods = ["lca", "gaussian", "probeless"]
-result = residuum.rank_neurons(
+result = residuum.rank(
     residuum.teacher_folder(), treebank, "upos", methods=methods, seeds=1, cards=3, out="runs/salient"
 )
 

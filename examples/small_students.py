@@ -1,4 +1,4 @@
-"""How do I get small aligned models of my languages? Distil a multilingual teacher into one student a language."""
+"""How do I get small aligned models of my languages? Distil a multilingual teacher into one student per language."""
 
 import sys
 from pathlib import Path
@@ -15,14 +15,14 @@ for code in ("en", "tr"):
     Path("texts").mkdir(exist_ok=True)
     Path(texts[code]).write_text("".join(f"{lines.text(i)}\n" for i in range(len(lines))), encoding="utf-8")
 
-config = {
-    "teacher": str(residuum.teacher_folder()),
-    "texts": texts,
-    "preset": "monoalignment",
-    "text": {"batch_size": 8, "held_out": 20},
-    "optimiser": {"steps": steps},
-}
-result = residuum.distill(config, "runs/students")
-print(result.students)  # a folder for each language, which `from_pretrained` loads
-print(result.frame.tail())  # perplexity along the way
+result = residuum.distill(
+    residuum.teacher_folder(),
+    texts,
+    "runs/students",
+    preset="monoalignment",
+    text={"batch_size": 8, "held_out": 20},
+    optimiser={"steps": steps},
+)
+print(result.students)  # one folder per language, which `from_pretrained` loads
+print(result.frame.tail())  # perplexity during training
 print(residuum.report("runs/students", "students.html"))

@@ -87,3 +87,26 @@ def _folder(variable: str) -> Path:
     if not os.environ.get(variable):
         pytest.skip(f"{variable} is not set")
     return Path(os.environ[variable])
+
+
+@pytest.fixture
+def broken_off():
+    """A context in which every training runs out of memory after some step, between two checkpoints."""
+    from contextlib import contextmanager
+
+    from residuum.training.loop import _Loop
+
+    @contextmanager
+    def after(step: int = 11):
+        whole_step = _Loop.step
+
+        def step_or_break(loop):
+            whole_step(loop)
+            if loop.progress.step == step:
+                raise MemoryError
+
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(MemoryError):
+            patched.setattr(_Loop, "step", step_or_break)
+            yield
+
+    return after

@@ -14,7 +14,7 @@ import pytest
 
 from residuum.activations.extraction import extract
 from residuum.activations.store import open_store
-from residuum.comparison import compare
+from residuum.comparison.compare import compare
 from residuum.corpus import Corpus, read_corpus
 from residuum.models.loading import load_model
 from residuum.storage.results import read_run
@@ -35,6 +35,20 @@ def treebank(tmp_path):
     path = tmp_path / "test.conllu"
     path.write_text(CONLLU)
     return path
+
+
+@pytest.mark.parametrize("words", [["--version"], ["verify", "no-such-store"]])
+def test_an_interrupt_while_the_program_exits_is_ignored(words, monkeypatch):
+    from residuum.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["residuum", *words])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit):
+            main()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_extract_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
@@ -87,7 +101,7 @@ def test_sample_writes_what_the_readers_read(run, tmp_path):
     assert len(read_corpus(tmp_path / "tr.conllu")) == 20
     assert run("sample", "text", "--size", 3)[1].count("\n") == 3
     status, _, err = run("sample", "poem")
-    assert status == 1
+    assert status == 2
     assert "poem" in err
 
 
@@ -103,7 +117,7 @@ def test_sample_says_where_the_teacher_is_and_copies_it(run, tmp_path):
     (tmp_path / "teacher" / "mine.txt").write_text("a note")
     status, _, err = run("sample", "teacher", "--out", tmp_path / "teacher")
     assert status == 1
-    assert "exists; give the copy" in err
+    assert "exists; choose another folder" in err
 
 
 @pytest.mark.parametrize(

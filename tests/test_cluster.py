@@ -22,14 +22,14 @@ from residuum.activations.correlation import neuron_moments
 from residuum.activations.extraction import extract
 from residuum.activations.group_tasks import _model_here
 from residuum.activations.store import StoreWriter, read_manifest
-from residuum.comparison import compare
+from residuum.comparison.compare import compare
 from residuum.corpus import Corpus
 from residuum.engine import opened_engine, reduce_tasks, run_tasks
 from residuum.errors import DataError, ModelError, SettingError
-from residuum.maths.probing import Probe, Recipe
+from residuum.maths.probing import PaperRecipe, Probe
 from residuum.models.loading import from_transformers
-from residuum.probing.batteries import TASK, Bench, probe_cells
 from residuum.probing.examples import labelled_splits
+from residuum.probing.probe_data import TASK, ProbeData, probe_cells
 from residuum.probing.redundancy import redundancy
 from tiny import TEXT
 
@@ -166,12 +166,14 @@ def test_a_comparison_is_the_same_on_a_cluster(cluster, alone, tmp_path):
 
 @pytest.mark.parametrize("processes", [2, None])
 def test_probes_learn_the_same_whoever_trains_them(processes, request, tmp_path, monkeypatch):
-    monkeypatch.setattr("residuum.probing.batteries.CELL_WEIGHTS", 100)
+    monkeypatch.setattr("residuum.probing.probe_data.CELL_WEIGHTS", 100)
     data = known_data()
     splits = labelled_splits(data.store(tmp_path / "known"), data.tags)
     probes = [Probe(TASK, neurons, seed=seed) for seed in (0, 1) for neurons in (None, slice(0, 8), slice(8, 16))]
     workers = processes or request.getfixturevalue("cluster")
-    alone, shared, at_once = (Bench(splits, Recipe(epochs=2), workers=who).train(probes) for who in (1, workers, None))
+    alone, shared, at_once = (
+        ProbeData(splits, PaperRecipe(epochs=2), workers=who).train(probes) for who in (1, workers, None)
+    )
     for one, other, together in zip(alone, shared, at_once, strict=True):
         assert (one.weight == other.weight).all()
         assert (one.bias == other.bias).all()

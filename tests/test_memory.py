@@ -35,13 +35,13 @@ import numpy as np, pandas, scipy.cluster.hierarchy, scipy.linalg, sklearn, torc
 import h5py, pyarrow.ipc
 from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.store import ActivationStore
-from residuum.comparison.comparing import compare
+from residuum.comparison.compare import compare
 from residuum.errors import MemoryLimitError
-from residuum.evaluation import SentencePairs, evaluate_retrieval
-from residuum.maths.probing import Recipe
+from residuum.evaluation.pairs import SentencePairs
+from residuum.evaluation.retrieval import evaluate_retrieval
 from residuum.models.loading import load_model
-from residuum.probing.probing import probe
-from residuum.probing.ranking import rank_neurons
+from residuum.probing.probe import probe
+from residuum.probing.rank import rank
 from residuum.probing.redundancy import redundancy
 
 np.ones((600, 600)) @ np.ones((600, 600))  # what BLAS keeps for itself is there before the limit
@@ -53,7 +53,7 @@ opened = {"retrieval": load_model, "import": Path}.get(command, ActivationStore.
 thing = opened(source)
 held = int(Path("/proc/self/statm").read_text().split()[place]) * resource.getpagesize()
 resource.setrlimit(kind, (held + room, held + room))  # files that are mapped count as address space, not as data
-settings = {"max_memory": max_memory, "recipe": Recipe(epochs=1)}
+settings = {"max_memory": max_memory, "recipe": "paper", "epochs": 1, "seeds": 1, "progress": False}
 labels = [] if command in ("retrieval", "import") else [["AB"[len(w) % 2] for w in words] for words in thing.sentences]
 try:
     if command.startswith("compare"):
@@ -62,12 +62,10 @@ try:
         found = compare([thing], measures=measures, groups=3, workers=1, progress=False, **bound).frame
     elif command in ("probe", "describe labels"):
         lengths = command == "describe labels"
-        found = probe(thing, labels, seeds=1, subsets=False, description_length=lengths, **settings).frame
+        found = probe(thing, labels, subsets=False, description_length=lengths, **settings).frame
     elif command in ("rank", "rank by sample"):
         methods = ["gaussian", "iou"] if command == "rank by sample" else ["lca"]
-        found = rank_neurons(
-            thing, labels, methods=methods, shares=[0.01], seeds=1, cards=0, penalty="1e-5", **settings
-        ).frame
+        found = rank(thing, labels, methods=methods, by=methods[0], shares=[0.01], cards=0, **settings).frame
     elif command == "import":
         bound = None if max_memory >= 1 << 40 else max_memory
         found = import_activations(source, sys.argv[6], max_memory=bound).sentences
@@ -171,7 +169,7 @@ def test_rankings_by_sampled_words_keep_within_their_memory_or_say_what_they_nee
     assert kept.returncode == 0, kept.stderr
     assert int(kept.stdout) == 3 * LAYERS * WIDTH
     refused = run("rank by sample", store.path, room, FEATURES // 2)
-    assert "refused: The step 'gaussian ranking' of 1,000 sampled words × 6,144 neurons" in refused.stderr
+    assert "refused: The step 'gaussian order' of 1,000 sampled words × 6,144 neurons" in refused.stderr
     without = run("rank by sample", store.path, room, UNBOUND)
     assert "out of memory" in without.stderr, "the limit limits nothing"
 

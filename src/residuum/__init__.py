@@ -8,165 +8,106 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from residuum.storage import notebook
+
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Ablation": "residuum.probing.lesions",
-    "ActivationStore": "residuum.activations.store",
-    "Adaptation": "residuum.adaptation",
-    "AdaptationSettings": "residuum.adaptation",
-    "Adapted": "residuum.adaptation",
-    "AdaptedScores": "residuum.adaptation",
-    "AlignmentCorrelation": "residuum.evaluation",
-    "Comparison": "residuum.comparison",
-    "Cost": "residuum.costs",
-    "Corpus": "residuum.corpus",
-    "Difference": "residuum.probing.diff",
-    "Distillation": "residuum.distillation",
-    "Engine": "residuum.engine",
-    "FeatureTransfer": "residuum.shrinking.estimator",
-    "Finetuning": "residuum.training.finetuning",
-    "LearningSettings": "residuum.training.learning",
-    "LanguageProbing": "residuum.probing.languages",
-    "MEASURES": "residuum.maths.similarity",
-    "Model": "residuum.models.loading",
-    "NeuronCards": "residuum.probing.descriptions",
-    "NeuronRanking": "residuum.probing.ranking",
-    "Perplexity": "residuum.evaluation",
-    "Pretraining": "residuum.training.pretraining",
-    "Pruning": "residuum.shrinking.pruning",
-    "Probing": "residuum.probing.probing",
-    "Redundancy": "residuum.probing.redundancy",
-    "ResiduumError": "residuum.errors",
-    "Retrieval": "residuum.evaluation",
-    "Study": "residuum.studies.running",
-    "Transfer": "residuum.shrinking.transferring",
-    "ablate": "residuum.probing.lesions",
-    "ablate_cost": "residuum.probing.rank_costs",
-    "ablated": "residuum.models.ablation",
-    "cards_cost": "residuum.probing.rank_costs",
-    "adapt": "residuum.adaptation",
-    "adapt_cost": "residuum.adaptation.costs",
-    "cluster_neurons": "residuum.activations.correlation",
-    "compare": "residuum.comparison",
-    "compare_cost": "residuum.comparison",
-    "correlate_alignment": "residuum.evaluation",
-    "diff": "residuum.probing.diff",
-    "diff_cost": "residuum.probing.diff_costs",
-    "distill": "residuum.distillation",
-    "evaluate_adapted": "residuum.adaptation",
-    "evaluate_adapted_cost": "residuum.adaptation.costs",
-    "evaluate_perplexity": "residuum.evaluation",
-    "evaluate_retrieval": "residuum.evaluation",
-    "export_activations": "residuum.activations.exchange",
     "extract": "residuum.activations.extraction",
-    "extract_cost": "residuum.activations.estimates",
-    "finetune": "residuum.training.finetuning",
-    "finetune_cost": "residuum.training.finetuning_costs",
-    "from_module": "residuum.models.loading",
-    "from_transformers": "residuum.models.loading",
+    "verify": "residuum.activations.store",
     "import_activations": "residuum.activations.exchange",
-    "import_cost": "residuum.activations.exchange",
-    "languages_cost": "residuum.probing.probe_costs",
-    "load_adapted": "residuum.adaptation",
-    "load_model": "residuum.models.loading",
-    "neuron_cards": "residuum.probing.descriptions",
-    "neuron_means": "residuum.activations.store",
-    "open_store": "residuum.activations.store",
-    "perplexity_cost": "residuum.evaluation.costs",
-    "predict": "residuum.shrinking.predicting",
-    "pretrain": "residuum.training.pretraining",
-    "pretrain_cost": "residuum.training.pretraining_costs",
-    "probe": "residuum.probing.probing",
-    "probe_cost": "residuum.probing.task_costs",
-    "probe_languages": "residuum.probing.languages",
-    "rank_cost": "residuum.probing.rank_costs",
-    "rank_neurons": "residuum.probing.ranking",
-    "prune": "residuum.shrinking.pruning",
-    "prune_cost": "residuum.shrinking.pruning",
-    "read_corpus": "residuum.corpus",
-    "read_pairs": "residuum.evaluation",
-    "read_parallel": "residuum.corpus",
-    "read_transfer": "residuum.adaptation",
+    "export_activations": "residuum.activations.exchange",
+    "compare": "residuum.comparison.compare",
     "redundancy": "residuum.probing.redundancy",
-    "redundancy_cost": "residuum.probing.task_costs",
-    "report": "residuum.reporting.reporting",
-    "retrieval_cost": "residuum.evaluation.costs",
-    "sample": "residuum.samples",
-    "similarity": "residuum.maths.similarity",
-    "study": "residuum.studies.running",
-    "study_cost": "residuum.studies.running",
-    "teacher_folder": "residuum.samples",
+    "probe": "residuum.probing.probe",
+    "rank": "residuum.probing.rank",
+    "ablate": "residuum.probing.ablate",
+    "describe": "residuum.probing.neuron_cards",
+    "probe_languages": "residuum.probing.languages",
+    "diff": "residuum.probing.diff",
     "transfer": "residuum.shrinking.transferring",
-    "transfer_cost": "residuum.shrinking.estimates",
+    "predict": "residuum.shrinking.predicting",
+    "prune": "residuum.shrinking.pruning",
     "trim": "residuum.shrinking.trimming",
-    "trim_cost": "residuum.shrinking.trimming",
-    "within": "residuum.costs",
+    "finetune": "residuum.training.finetuning",
+    "pretrain": "residuum.training.pretraining",
+    "distill": "residuum.distillation.distilling",
+    "adapt": "residuum.adaptation.adapting",
+    "evaluate_retrieval": "residuum.evaluation.retrieval",
+    "evaluate_perplexity": "residuum.evaluation.perplexity",
+    "evaluate_adapted": "residuum.adaptation.adapted",
+    "correlate_alignment": "residuum.evaluation.correlation",
+    "study": "residuum.studies.running",
+    "report": "residuum.reporting.report",
+    "sample": "residuum.samples",
+    "load_model": "residuum.models.loading",
+    "from_transformers": "residuum.models.loading",
+    "from_module": "residuum.models.loading",
+    "Model": "residuum.models.loading",
+    "read_corpus": "residuum.corpus",
+    "read_parallel": "residuum.corpus",
+    "read_pairs": "residuum.evaluation.pairs",
+    "read_transfer": "residuum.adaptation.corpora",
+    "Corpus": "residuum.corpus",
+    "Task": "residuum.corpus.tasks",
+    "open_store": "residuum.activations.store",
+    "ActivationStore": "residuum.activations.store",
+    "Engine": "residuum.engine",
+    "load_adapted": "residuum.adaptation.adapted",
+    "FeatureTransfer": "residuum.shrinking.estimator",
+    "ResiduumError": "residuum.errors",
+    "MEASURES": "residuum.maths.similarity",
+    "similarity": "residuum.maths.similarity",
+    "cluster_neurons": "residuum.activations.correlation",
+    "ablated": "residuum.models.ablation",
+    "teacher_folder": "residuum.samples",
+    "Result": "residuum.storage.results",
 }
 
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
     from residuum.activations.correlation import cluster_neurons
-    from residuum.activations.estimates import extract_cost
-    from residuum.activations.exchange import export_activations, import_activations, import_cost
+    from residuum.activations.exchange import export_activations, import_activations
     from residuum.activations.extraction import extract
-    from residuum.activations.store import ActivationStore, neuron_means, open_store
-    from residuum.adaptation import (
-        Adaptation,
-        AdaptationSettings,
-        Adapted,
-        AdaptedScores,
-        adapt,
-        evaluate_adapted,
-        load_adapted,
-        read_transfer,
-    )
-    from residuum.adaptation.costs import adapt_cost, evaluate_adapted_cost
-    from residuum.comparison import Comparison, compare, compare_cost
+    from residuum.activations.store import ActivationStore, open_store, verify
+    from residuum.adaptation.adapted import evaluate_adapted, load_adapted
+    from residuum.adaptation.adapting import adapt
+    from residuum.adaptation.corpora import read_transfer
+    from residuum.comparison.compare import compare
     from residuum.corpus import Corpus, read_corpus, read_parallel
-    from residuum.costs import Cost, within
-    from residuum.distillation import Distillation, distill
+    from residuum.corpus.tasks import Task
+    from residuum.distillation.distilling import distill
     from residuum.engine import Engine
     from residuum.errors import ResiduumError
-    from residuum.evaluation import (
-        AlignmentCorrelation,
-        Perplexity,
-        Retrieval,
-        correlate_alignment,
-        evaluate_perplexity,
-        evaluate_retrieval,
-        read_pairs,
-    )
-    from residuum.evaluation.costs import perplexity_cost, retrieval_cost
+    from residuum.evaluation.correlation import correlate_alignment
+    from residuum.evaluation.pairs import read_pairs
+    from residuum.evaluation.perplexity import evaluate_perplexity
+    from residuum.evaluation.retrieval import evaluate_retrieval
     from residuum.maths.similarity import MEASURES, similarity
     from residuum.models.ablation import ablated
     from residuum.models.loading import Model, from_module, from_transformers, load_model
-    from residuum.probing.descriptions import NeuronCards, neuron_cards
-    from residuum.probing.diff import Difference, diff
-    from residuum.probing.diff_costs import diff_cost
-    from residuum.probing.languages import LanguageProbing, probe_languages
-    from residuum.probing.lesions import Ablation, ablate
-    from residuum.probing.probe_costs import languages_cost
-    from residuum.probing.probing import Probing, probe
-    from residuum.probing.rank_costs import ablate_cost, cards_cost, rank_cost
-    from residuum.probing.ranking import NeuronRanking, rank_neurons
-    from residuum.probing.redundancy import Redundancy, redundancy
-    from residuum.probing.task_costs import probe_cost, redundancy_cost
-    from residuum.reporting.reporting import report
+    from residuum.probing.ablate import ablate
+    from residuum.probing.diff import diff
+    from residuum.probing.languages import probe_languages
+    from residuum.probing.neuron_cards import describe
+    from residuum.probing.probe import probe
+    from residuum.probing.rank import rank
+    from residuum.probing.redundancy import redundancy
+    from residuum.reporting.report import report
     from residuum.samples import sample, teacher_folder
-    from residuum.shrinking.estimates import transfer_cost
     from residuum.shrinking.estimator import FeatureTransfer
     from residuum.shrinking.predicting import predict
-    from residuum.shrinking.pruning import Pruning, prune, prune_cost
-    from residuum.shrinking.transferring import Transfer, transfer
-    from residuum.shrinking.trimming import trim, trim_cost
-    from residuum.studies.running import Study, study, study_cost
-    from residuum.training.finetuning import Finetuning, finetune
-    from residuum.training.finetuning_costs import finetune_cost
-    from residuum.training.learning import LearningSettings
-    from residuum.training.pretraining import Pretraining, pretrain
-    from residuum.training.pretraining_costs import pretrain_cost
+    from residuum.shrinking.pruning import prune
+    from residuum.shrinking.transferring import transfer
+    from residuum.shrinking.trimming import trim
+    from residuum.storage.results import Result, Run
+    from residuum.studies.running import study
+    from residuum.training.finetuning import finetune
+    from residuum.training.pretraining import pretrain
 
 
 def __getattr__(name: str) -> Any:
@@ -177,3 +118,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _figure(run: Run, title: str, view: str) -> go.Figure:
+    from residuum.reporting.report import run_figure
+
+    return run_figure(run, title, view)
+
+
+def _html(run: Run, frame: pd.DataFrame) -> str:
+    from residuum.reporting.report import run_html
+
+    return run_html(run, frame)
+
+
+notebook.figure, notebook.html = _figure, _html  # results lie below the report that shows them

@@ -7,10 +7,10 @@ from made_stores import known_data
 from residuum.activations.auditing import audit_table
 from residuum.activations.extraction import extract
 from residuum.activations.live import LiveActivations
-from residuum.comparison import compare
+from residuum.comparison.compare import compare
 from residuum.corpus import Corpus
 from residuum.models.loading import load_model
-from residuum.probing.probing import probe
+from residuum.probing.probe import probe
 
 SENTENCES = [["the", "quick", "fox"], ["fox", "☃☃"], ["dog"] * 60]
 CORPUS = Corpus(name="test", sentences=SENTENCES, skipped={"blank lines": 1200, "empty nodes": 0})

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow
 import pytest
 
-from residuum.activations import foreign
-from residuum.activations.exchange import export_activations, import_activations, import_cost
+from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.extraction import extract
 from residuum.activations.foreign import read_foreign
 from residuum.activations.store import ActivationStore
@@ -63,16 +62,6 @@ def test_shards_are_made_to_fit_the_memory_and_what_cannot_be_is_refused(suffix,
     with pytest.raises(MemoryLimitError, match=said):
         import_activations(file, tmp_path / "none", max_memory=held + 2 * word)
     assert not (tmp_path / "none").exists()
-
-
-@pytest.mark.parametrize("suffix", ["hdf5", "json", "npz", "arrow"])
-def test_an_import_is_estimated_by_its_first_sentences(suffix, store, tmp_path, monkeypatch):
-    file = export_activations(store, tmp_path / f"out.{suffix}")
-    monkeypatch.setattr(foreign, "HEAD", file.stat().st_size * 3 // 4)
-    words, activations = import_cost(file).steps
-    assert words.seconds > 0 < activations.seconds
-    assert activations.disk == pytest.approx(4 * 8 * 2 * 16, rel=0.1 if suffix == "json" else 0)
-    assert activations.memory == read_foreign(file).held + 4096 * 8 * 2 * 16
 
 
 def test_an_archive_that_is_damaged_at_its_end_makes_no_whole_store(store, tmp_path):

@@ -11,15 +11,16 @@ from scipy import stats
 from transfers import QUICK, TASKS, batch_of, corpus_of, student_of, transfer_of
 from typer.testing import CliRunner
 
-from residuum.adaptation import adapt, adapting, evaluate_adapted, few_shot, load_adapted, zero_shot
-from residuum.adaptation.few_shot import drawn
+from residuum.adaptation import adapting, stages
+from residuum.adaptation.adapted import evaluate_adapted, load_adapted
+from residuum.adaptation.adapting import adapt, mean_scores
+from residuum.adaptation.stages import drawn_examples
 from residuum.adaptation.strategies import STRATEGIES
 from residuum.adaptation.students import logits_of
-from residuum.adaptation.tables import mean_scores
 from residuum.cli import app
-from residuum.errors import ModelError, SettingError, StoreError
+from residuum.errors import MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.models.loading import weights_fingerprint
-from residuum.reporting.sections import section
+from residuum.reporting.report import section
 from residuum.samples import sample_text
 from residuum.storage.results import read_run
 
@@ -29,7 +30,7 @@ def run(students, tmp_path_factory):
     """Three strategies and few-shot training for one target language."""
     out = tmp_path_factory.mktemp("adapted")
     return adapt(
-        students[0], {"tr": students[1]}, task=TASKS["pair"], out=out, data=transfer_of(), settings=QUICK,
+        students[0], target={"tr": students[1]}, task=TASKS["pair"], out=out, data=transfer_of(), **QUICK,
         strategy="full-target,adapter-source,bitfit-joint", few_shot=[2, 6], draws=2, save_few_shot=True,
         progress=False,
     )  # fmt: skip
@@ -51,37 +52,36 @@ def test_one_training_serves_where_only_the_source_student_reads(run):
 
 
 def test_the_same_run_again_returns_at_once_and_another_one_is_an_error(run, students, monkeypatch):
-    same = {"task": TASKS["pair"], "out": run.out, "data": transfer_of(), "settings": QUICK, "progress": False}
+    same = {"task": TASKS["pair"], "out": run.out, "data": transfer_of(), **QUICK, "progress": False}
     same |= {"strategy": "full-target,adapter-source,bitfit-joint", "few_shot": [2, 6], "draws": 2}
     monkeypatch.setattr(adapting, "learn_zero_shot", None)
-    again = adapt(students[0], {"tr": students[1]}, **same)
+    again = adapt(students[0], target={"tr": students[1]}, **same)
     pd.testing.assert_frame_equal(again.scores, run.scores)
     with pytest.raises(StoreError, match="another run"):
-        adapt(students[0], {"tr": students[1]}, **{**same, "few_shot": [2]})
+        adapt(students[0], target={"tr": students[1]}, **{**same, "few_shot": [2]})
 
 
 def test_what_was_finished_before_a_run_was_killed_is_not_trained_again(students, tmp_path, monkeypatch):
-    options = {"task": TASKS["pair"], "out": tmp_path, "data": transfer_of(), "settings": QUICK, "progress": False}
+    options = {"task": TASKS["pair"], "out": tmp_path, "data": transfer_of(), **QUICK, "progress": False}
     options |= {"strategy": "freeze+0,bitfit-target", "few_shot": [2], "draws": 1}
     with monkeypatch.context() as patch:
-        patch.setattr(few_shot, "write_run", _killed_at("bitfit-target"))
+        patch.setattr(stages, "write_run", _killed_at("bitfit-target/tr/seed-0/scores"))
         with pytest.raises(KeyboardInterrupt):
-            adapt(students[0], {"tr": students[1]}, **options)
+            adapt(students[0], target={"tr": students[1]}, **options)
     trained = []
-    for module in (zero_shot, few_shot):
-        monkeypatch.setattr(module, "learn", _recording(module.learn, trained))
-    resumed = adapt(students[0], {"tr": students[1]}, **options)
+    monkeypatch.setattr(stages, "learn", _recording(stages.learn, trained))
+    resumed = adapt(students[0], target={"tr": students[1]}, **options)
     assert [Path(out).relative_to(tmp_path).parts[0] for out in trained] == ["bitfit-target"]
-    whole = adapt(students[0], {"tr": students[1]}, **{**options, "out": tmp_path / "whole"})
+    whole = adapt(students[0], target={"tr": students[1]}, **{**options, "out": tmp_path / "whole"})
     pd.testing.assert_frame_equal(resumed.scores, whole.scores)
 
 
 def test_another_target_student_in_the_same_folder_is_noticed(students, tmp_path):
-    options = {"task": TASKS["pair"], "data": transfer_of(), "settings": QUICK, "strategy": "freeze+0"}
-    adapt(students[0], {"tr": students[1]}, out=tmp_path, progress=False, **options)
+    options = {"task": TASKS["pair"], "data": transfer_of(), **QUICK, "strategy": "freeze+0"}
+    adapt(students[0], target={"tr": students[1]}, out=tmp_path, progress=False, **options)
     (tmp_path / "result.json").unlink()
     with pytest.raises(StoreError, match="answering"):
-        adapt(students[0], {"tr": students[0]}, out=tmp_path, progress=False, **options)
+        adapt(students[0], target={"tr": students[0]}, out=tmp_path, progress=False, **options)
 
 
 def _killed_at(name):
@@ -126,7 +126,7 @@ def test_evaluating_an_adapted_folder_shows_its_result(run):
     folder, test = run.out / "adapter-source/seed-0", transfer_of().targets["tr"].test
     found = evaluate_adapted(folder, test, device="cpu")
     assert found.plot().data[0].x == tuple(found.frame["value"].round(4))
-    assert "How well is sentence answered?" in found._repr_html_()
+    assert "How well does the student solve sentence?" in found._repr_html_()
 
 
 def test_what_was_put_in_can_be_taken_out_again(run, students):
@@ -174,9 +174,9 @@ def test_few_shot_training_moves_only_what_the_strategy_changed(run):
 
 def test_fewer_examples_are_among_more_and_each_draw_is_another():
     pool = corpus_of("pair", size=12)
-    few, more = drawn(pool, 3, seed=0, draw=0), drawn(pool, 7, seed=0, draw=0)
+    few, more = drawn_examples(pool, 3, seed=0, draw=0), drawn_examples(pool, 7, seed=0, draw=0)
     assert more.ids[:3] == few.ids
-    assert drawn(pool, 7, seed=0, draw=1).ids != more.ids
+    assert drawn_examples(pool, 7, seed=0, draw=1).ids != more.ids
     assert len(set(more.ids)) == 7
 
 
@@ -202,11 +202,11 @@ def test_intervals_end_where_the_metric_does(metric, low, high):
 def test_the_report_shows_strategies_and_few_shot_curves(run):
     shown = section(read_run(run.out), str(run.out))
     assert [panel.title for panel in shown.panels] == [
-        "Which strategy carries the task over?", "What do a few examples bring?"
+        "Zero-shot score of each strategy", "Score with a few examples"
     ]  # fmt: skip
-    assert "reach tr" in shown.title
+    assert "transfer to tr" in shown.title
     texts = " ".join(finding.text for finding in shown.findings)
-    assert "Best on the test part" in texts
+    assert "The best strategy on the test part" in texts
     assert "6 examples of the target language changed" in texts
     (curve,) = shown.panels[1].views
     assert {trace.name for trace in curve.figure.data if trace.name} == set(run.run.config["strategies"])
@@ -214,10 +214,10 @@ def test_the_report_shows_strategies_and_few_shot_curves(run):
 
 @pytest.mark.parametrize("kind", ["tagging", "choice"])
 def test_other_kinds_of_tasks_with_a_teacher_and_few_examples(kind, students, tmp_path):
-    common = {"task": TASKS[kind], "data": transfer_of(kind), "settings": QUICK, "progress": False}
+    common = {"task": TASKS[kind], "data": transfer_of(kind), **QUICK, "progress": False}
     taught = adapt(students[0], language="tr", out=tmp_path / "teacher", **common)
     found = adapt(
-        students[0], {"tr": students[1]}, out=tmp_path / "students", strategy="adapter-joint,sparse-delta",
+        students[0], target={"tr": students[1]}, out=tmp_path / "students", strategy="adapter-joint,sparse-delta",
         teacher=taught.out / "full-target/tr/seed-0", few_shot=[4], draws=1, **common,
     )  # fmt: skip
     assert (read_run(found.out / "adapter-joint/tr/seed-0").tables["history"]["logits"] > 0).all()
@@ -230,7 +230,7 @@ def test_questions_of_the_target_language_may_have_another_number_of_candidates(
     wider = [replace(c, choices=[[*row, "nothing of it"] for row in c.choices]) for c in (corpora.train, corpora.dev)]
     corpora = replace(corpora, train=wider[0], dev=wider[1])
     found = adapt(
-        students[0], {"tr": students[1]}, task=TASKS["choice"], out=tmp_path, data=corpora, settings=QUICK,
+        students[0], target={"tr": students[1]}, task=TASKS["choice"], out=tmp_path, data=corpora, **QUICK,
         strategy="freeze+2", few_shot=[4], draws=1, progress=False,
     )  # fmt: skip
     assert set(found.scores["k"]) == {0, 4}
@@ -239,7 +239,7 @@ def test_questions_of_the_target_language_may_have_another_number_of_candidates(
 def test_a_multilingual_model_is_source_and_target_and_layers_can_be_left_out(students, tmp_path):
     found = adapt(
         students[0], task=TASKS["pair"], out=tmp_path, data=transfer_of("pair", ("tr", "sw")), language=["tr", "sw"],
-        strategy="full-source", keep="top:2", settings=QUICK, seeds=2, few_shot=[2], draws=2, progress=False,
+        strategy="full-source", keep_layers="top:2", **QUICK, seeds=2, few_shot=[2], draws=2, progress=False,
     )  # fmt: skip
     assert found.table()["language"].tolist() == ["tr", "sw", "average"]
     assert found.run.tables["trainings"]["layers"].tolist() == [2, 2]
@@ -249,7 +249,7 @@ def test_a_multilingual_model_is_source_and_target_and_layers_can_be_left_out(st
 
 def test_task_distillation_stands_on_top_of_a_strategy(run, students, tmp_path):
     found = adapt(
-        students[0], {"tr": students[1]}, task=TASKS["pair"], out=tmp_path, data=transfer_of(), settings=QUICK,
+        students[0], target={"tr": students[1]}, task=TASKS["pair"], out=tmp_path, data=transfer_of(), **QUICK,
         strategy="bitfit-target", teacher=run.out / "full-target/tr/seed-0", progress=False,
     )  # fmt: skip
     history = read_run(tmp_path / "bitfit-target/tr/seed-0").tables["history"]
@@ -260,25 +260,37 @@ def test_task_distillation_stands_on_top_of_a_strategy(run, students, tmp_path):
 def test_students_of_different_vocabularies_cannot_read_one_batch(students, tiny_folder, tmp_path):
     with pytest.raises(ModelError, match="different tokens, so that no batch can go through both"):
         adapt(
-            students[0], {"tr": tiny_folder("bert")}, task=TASKS["pair"], out=tmp_path, data=transfer_of(),
-            settings=QUICK, strategy="bitfit-joint", progress=False,
+            students[0], target={"tr": tiny_folder("bert")}, task=TASKS["pair"], out=tmp_path, data=transfer_of(),
+            **QUICK, strategy="bitfit-joint", progress=False,
         )  # fmt: skip
 
 
 def test_users_mistakes_are_said_in_one_line(students, tmp_path):
     common = {"task": TASKS["pair"], "out": tmp_path, "data": transfer_of(), "progress": False}
     with pytest.raises(SettingError, match="target languages are not given"):
-        adapt(students[0], students[1], **common)
+        adapt(students[0], target=students[1], **common)
     with pytest.raises(SettingError, match="no data for the target language sw; the corpora have tr"):
-        adapt(students[0], {"sw": students[1]}, **common)
+        adapt(students[0], target={"sw": students[1]}, **common)
     with pytest.raises(SettingError, match="few_shot is 50, but sample-nli-tr-train has only 12"):
-        adapt(students[0], {"tr": students[1]}, few_shot=[50], **common)
-    with pytest.raises(SettingError, match="different numbers from 1 on"):
-        adapt(students[0], {"tr": students[1]}, few_shot=[5, 5], **common)
-    with pytest.raises(SettingError, match="0 seeds from 0 on"):
-        adapt(students[0], {"tr": students[1]}, seeds=0, **common)
+        adapt(students[0], target={"tr": students[1]}, few_shot=[50], **common)
+    with pytest.raises(SettingError, match="few_shot is 5, 5; expected different numbers"):
+        adapt(students[0], target={"tr": students[1]}, few_shot=[5, 5], **common)
+    with pytest.raises(SettingError, match="seeds is 0; expected a whole number at least 1"):
+        adapt(students[0], target={"tr": students[1]}, seeds=0, **common)
     with pytest.raises(StoreError, match="holds no adaptation.json"):
         load_adapted(tmp_path)
+
+
+def test_a_strategy_that_does_not_fit_into_the_memory_limit_is_refused(run, students, tmp_path):
+    weights = 4 * sum(p.numel() for p in student_of(students[0]).network(0).parameters())
+    common = {"task": TASKS["pair"], "out": tmp_path / "out", "data": transfer_of(), **QUICK, "progress": False}
+    with pytest.raises(MemoryLimitError, match="--max-memory allows"):
+        adapt(students[0], target={"tr": students[1]}, strategy="freeze+0", max_memory=weights // 4, **common)
+    with pytest.raises(MemoryLimitError, match="Training by full-target needs"):
+        adapt(students[0], target={"tr": students[1]}, max_memory=3 * weights, **common)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(MemoryLimitError, match="--max-memory allows"):
+        evaluate_adapted(run.out / "adapter-source/seed-0", transfer_of().targets["tr"].test, max_memory=1000)
 
 
 def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
@@ -288,16 +300,16 @@ def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
         (tmp_path / f"data/{split}-{language}.tsv").write_text(text, encoding="utf-8")
     out = tmp_path / "cli"
     arguments = [
-        "adapt", "--source", str(students[0]), "--target", f"tr={students[1]}", "--task", "sentence", "--strategy",
-        "freeze+0", "--data", str(tmp_path / "data"), "--out", str(out), "--epochs", "1", "--batch-size", "8",
+        "adapt", str(students[0]), str(tmp_path / "data"), "--target", f"tr={students[1]}", "--task", "sentence",
+        "--strategy", "freeze+0", "--out", str(out), "--epochs", "1", "--batch-size", "8",
         "--learning-rate", "3e-3", "--few-shot", "4", "--draws", "2", "--few-shot-epochs", "2",
         "--few-shot-learning-rate", "3e-3", "--reduction", "4", "--device", "cpu",
     ]  # fmt: skip
     result = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert "test accuracy, 4 examples of the target language, mean of 2 runs\nlanguage    tr\nfreeze+0" in result.output
     same = adapt(
-        students[0], {"tr": students[1]}, task="sentence", out=tmp_path / "python", data=tmp_path / "data",
-        strategy="freeze+0", few_shot=[4], draws=2, settings=QUICK, device="cpu", progress=False,
+        students[0], target={"tr": students[1]}, task="sentence", out=tmp_path / "python", data=tmp_path / "data",
+        strategy="freeze+0", few_shot=[4], draws=2, **QUICK, device="cpu", progress=False,
     )  # fmt: skip
     pd.testing.assert_frame_equal(read_run(out).tables["scores"], same.scores)
     few = same.means.query("k == 4 and part == 'test' and metric == 'accuracy'")
@@ -316,8 +328,8 @@ def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
 @pytest.mark.parametrize("kind", TASKS)
 def test_the_whole_grid_for_every_kind_of_task(kind, students, tmp_path):
     found = adapt(
-        students[0], {"tr": students[1], "sw": students[1]}, task=TASKS[kind], out=tmp_path,
-        data=transfer_of(kind, ("tr", "sw")), strategy="all", few_shot=[4], draws=2, settings=QUICK, progress=False,
+        students[0], target={"tr": students[1], "sw": students[1]}, task=TASKS[kind], out=tmp_path,
+        data=transfer_of(kind, ("tr", "sw")), strategy="all", few_shot=[4], draws=2, **QUICK, progress=False,
     )  # fmt: skip
     assert list(found.table().columns) == ["language", *STRATEGIES]
     assert len(found.run.tables["trainings"]) == 7 + 2 * 5

@@ -6,10 +6,17 @@ from safetensors.torch import load_file
 from torch.nn import functional
 from transfers import batch_of, student_of, take_steps
 
-from residuum.adaptation.adapters import Adapters, closing_norms
-from residuum.adaptation.changes import FILE, Applied, Change, applied, read_change, save_change
-from residuum.adaptation.recipes import plan
-from residuum.adaptation.strategies import named_strategies
+from residuum.adaptation.changes import (
+    CHANGE_FILE,
+    Adapters,
+    Applied,
+    Change,
+    applied,
+    closing_norms,
+    read_change,
+    save_change,
+)
+from residuum.adaptation.strategies import named_strategies, strategy_plan
 from residuum.errors import ModelError, SettingError, StoreError
 from residuum.models.loading import weights_fingerprint
 from tiny import save_model
@@ -24,7 +31,7 @@ def changes(students):
     batch = batch_of(student_of(students[0]))
     for name in NAMES:
         (strategy,) = named_strategies(name)
-        recipe = plan(strategy, [student_of(students[0]).network(0)], reduction=4)
+        recipe = strategy_plan(strategy, [student_of(students[0]).network(0)], reduction=4)
         take_steps(recipe, batch)
         found[name] = recipe.change()
     return found
@@ -63,7 +70,7 @@ def test_only_what_changed_is_saved(changes, students, tmp_path):
     whole = sum(p.numel() for p in network.parameters())
     for name in ("adapter-source", "bitfit-source"):
         save_change(tmp_path / name, changes[name])
-        saved = load_file(tmp_path / name / FILE)
+        saved = load_file(tmp_path / name / CHANGE_FILE)
         assert sum(t.numel() for t in saved.values()) == changes[name].n_parameters < whole / 4
     assert all("bias" in n or n.startswith("classifier") for n in changes["bitfit-source"].values)
     assert not any("embeddings" in n for n in changes["sparse-delta"].added)
@@ -95,7 +102,7 @@ def test_what_is_learnt_further_is_part_of_the_change(changes, students):
 def test_a_change_of_another_shape_is_refused(students, tmp_path):
     other = student_of(save_model("xlm-roberta", tmp_path, hidden_size=8)).network(0)
     name = "roberta.encoder.layer.0.output.dense.bias"
-    with pytest.raises(ModelError, match="has shape .8,.. Give a student of the same shape"):
+    with pytest.raises(ModelError, match="has shape .8,.. Use a student of the same shape"):
         Applied(other, Change(values={name: torch.zeros(16)}))
     with pytest.raises(ModelError, match="none of that name"):
         Applied(other, Change(added={"no.such.weight": torch.zeros(16)}))
@@ -106,7 +113,7 @@ def test_a_change_of_another_shape_is_refused(students, tmp_path):
 def test_a_folder_without_a_change_or_with_a_damaged_one_is_named(tmp_path):
     with pytest.raises(StoreError, match="holds no change.safetensors"):
         read_change(tmp_path)
-    (tmp_path / FILE).write_bytes(b"no tensors")
+    (tmp_path / CHANGE_FILE).write_bytes(b"no tensors")
     with pytest.raises(StoreError, match="damaged"):
         read_change(tmp_path)
 

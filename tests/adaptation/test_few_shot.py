@@ -4,7 +4,9 @@ import pytest
 import torch
 from transfers import QUICK, TASKS, allowed, student_of, transfer_of
 
-from residuum.adaptation import adapt, evaluate_adapted, few_shot, load_adapted
+from residuum.adaptation import stages
+from residuum.adaptation.adapted import evaluate_adapted, load_adapted
+from residuum.adaptation.adapting import adapt
 from residuum.adaptation.strategies import STRATEGIES, named_strategies
 from residuum.models.loading import weights_fingerprint
 from residuum.storage.results import read_run
@@ -16,20 +18,22 @@ K, DRAW = 4, "scores/tr/k-4/draw-0"
 def grid(students, tmp_path_factory):
     """All strategies with task distillation, then few examples; what learns in the second stage is noted."""
     out, seen = tmp_path_factory.mktemp("grid"), {}
-    common = {"task": TASKS["pair"], "data": transfer_of(), "settings": QUICK, "device": "cpu", "progress": False}
+    common = {"task": TASKS["pair"], "data": transfer_of(), **QUICK, "device": "cpu", "progress": False}
     teacher = adapt(students[0], language="tr", out=out / "teacher", **common).out / "full-target/tr/seed-0"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few_shot, "learn", _noting(few_shot.learn, seen))
+        patch.setattr(stages, "learn", _noting(stages.learn, seen))
         options = {"strategy": "all", "teacher": teacher, "few_shot": [K], "draws": 1, "save_few_shot": True}
-        found = adapt(students[0], {"tr": students[1]}, out=out / "grid", **options, **common)
+        found = adapt(students[0], target={"tr": students[1]}, out=out / "grid", **options, **common)
     return found, seen
 
 
 def _noting(learn, seen):
     def noted(modules, readers, lesson, settings, out, **others):
-        network = modules["model"]
-        noisy = {n for n, m in network.named_modules() if isinstance(m, torch.nn.Dropout) and m.training}
-        seen[others["config"]["adaptation"]["strategy"]] = len(readers), noisy, len(lesson.train)
+        config = others["config"]["adaptation"]
+        if "k" in config:  # the second stage
+            parts = modules["model"].named_modules()
+            noisy = {name for name, part in parts if isinstance(part, torch.nn.Dropout) and part.training}
+            seen[config["strategy"]] = len(readers), noisy, len(lesson.train)
         return learn(modules, readers, lesson, settings, out, **others)
 
     return noted

@@ -5,9 +5,14 @@ import torch
 from transfers import allowed, batch_of, mean_loss, student_of, take_steps, without_dropout
 
 from residuum.adaptation.changes import applied
-from residuum.adaptation.parts import bias_parameters, body_parameters, head_parameters
-from residuum.adaptation.recipes import plan
-from residuum.adaptation.strategies import STRATEGIES, named_strategies
+from residuum.adaptation.strategies import (
+    STRATEGIES,
+    bias_parameters,
+    body_parameters,
+    head_parameters,
+    named_strategies,
+    strategy_plan,
+)
 from residuum.errors import ModelError
 from tiny import save_model
 
@@ -34,7 +39,7 @@ def test_what_is_frozen_is_unchanged_to_the_bit(name, students):
     strategy, networks = networks_of(name, students)
     before = [state(network) for network in networks]
     may_move = [allowed(strategy, network) for network in networks]
-    recipe = plan(strategy, networks, reduction=4)
+    recipe = strategy_plan(strategy, networks, reduction=4)
     started = {key: state(module) for key, module in recipe.modules.items()}
     take_steps(recipe, batch_of(student_of(students[0])))
     for old, network, names in zip(before, networks, may_move, strict=True):
@@ -53,7 +58,7 @@ def test_what_may_learn_does_learn(name, students):
     strategy, networks = networks_of(name, students)
     before = state(networks[0])
     may_move = allowed(strategy, networks[0])
-    take_steps(plan(strategy, networks), batch_of(student_of(students[0])))
+    take_steps(strategy_plan(strategy, networks), batch_of(student_of(students[0])))
     unmoved = may_move - moved(before, networks[0])
     assert all(name.endswith(("key.bias", "pooler.dense.weight", "pooler.dense.bias")) for name in unmoved)
 
@@ -61,7 +66,7 @@ def test_what_may_learn_does_learn(name, students):
 @pytest.mark.parametrize("name", ["adapter-joint", "bitfit-joint"])
 def test_joint_networks_have_the_very_same_parameters_that_learn(name, students):
     strategy, networks = networks_of(name, students)
-    recipe = plan(strategy, networks, reduction=4)
+    recipe = strategy_plan(strategy, networks, reduction=4)
     first, second = ({n: p for n, p in network.named_parameters() if p.requires_grad} for network in networks)
     assert first.keys() == second.keys()
     assert all(first[name] is second[name] for name in first)
@@ -74,7 +79,7 @@ def test_joint_networks_have_the_very_same_parameters_that_learn(name, students)
 @pytest.mark.parametrize("family", ["adapter", "bitfit"])
 def test_the_joint_gradient_is_the_mean_of_both_students(family, students):
     strategy, networks = networks_of(f"{family}-joint", students)
-    recipe = plan(strategy, networks, reduction=4)
+    recipe = strategy_plan(strategy, networks, reduction=4)
     without_dropout(*networks)
     batch = batch_of(student_of(students[0]))
     learning = list({id(p): p for m in recipe.modules.values() for p in m.parameters() if p.requires_grad}.values())
@@ -94,13 +99,13 @@ def test_the_joint_gradient_is_the_mean_of_both_students(family, students):
 def test_students_of_different_sizes_cannot_share(students, tmp_path):
     strategy, (source, _) = networks_of("bitfit-joint", students)
     narrow = student_of(save_model("xlm-roberta", tmp_path, hidden_size=8)).network(0)
-    with pytest.raises(ModelError, match="cannot share .*; give students of one architecture and size"):
-        plan(strategy, [source, narrow])
+    with pytest.raises(ModelError, match="cannot share .*; use students of one architecture and size"):
+        strategy_plan(strategy, [source, narrow])
 
 
 def test_source_biases_overwrite_those_of_the_target(students):
     strategy, (source,) = networks_of("bitfit-source", students)
-    recipe = plan(strategy, [source])
+    recipe = strategy_plan(strategy, [source])
     take_steps(recipe, batch_of(student_of(students[0])))
     target = student_of(students[1]).network(0)
     before = state(target)
@@ -117,7 +122,7 @@ def test_the_delta_is_what_the_steps_would_have_added_one_by_one(students):
     target = student_of(students[1]).network(0)
     stepwise = state(target)
     names = list(body_parameters(target))
-    recipe = plan(strategy, [source])
+    recipe = strategy_plan(strategy, [source])
     last = state(source)
 
     def add_change():
@@ -137,7 +142,7 @@ def test_the_delta_is_what_the_steps_would_have_added_one_by_one(students):
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_new_layers_stand_over_the_frozen_source_and_then_over_the_target(count, students):
     strategy, (source,) = networks_of(f"freeze+{count}", students)
-    recipe = plan(strategy, [source], seed=3)
+    recipe = strategy_plan(strategy, [source], seed=3)
     take_steps(recipe, batch_of(student_of(students[0])))
     target = student_of(students[1]).network(0)
     with applied(target, recipe.change()):
@@ -154,7 +159,7 @@ def test_new_layers_stand_over_the_frozen_source_and_then_over_the_target(count,
 
 def test_only_what_learns_over_a_frozen_student_has_dropout(students):
     strategy, (source,) = networks_of("freeze+2", students)
-    plan(strategy, [source])
+    strategy_plan(strategy, [source])
     noisy = {n for n, part in source.named_modules() if isinstance(part, torch.nn.Dropout) and part.training}
     assert noisy
     assert all(n.startswith(("classifier", *(f"roberta.encoder.layer.{i}" for i in (3, 4)))) for n in noisy)
@@ -163,7 +168,7 @@ def test_only_what_learns_over_a_frozen_student_has_dropout(students):
 def test_new_layers_are_drawn_from_the_seed(students):
     def drawn(seed):
         strategy, networks = networks_of("freeze+2", students)
-        return plan(strategy, networks, seed=seed).change().layers["1.output.dense.weight"]
+        return strategy_plan(strategy, networks, seed=seed).change().layers["1.output.dense.weight"]
 
     assert torch.equal(drawn(1), drawn(1))
     assert not torch.equal(drawn(1), drawn(2))
@@ -173,7 +178,7 @@ def test_parameter_efficient_strategies_train_few_parameters(students):
     counts = {}
     for name in ("full-target", "adapter-target", "bitfit-target", "freeze+0"):
         strategy, networks = networks_of(name, students)
-        counts[name] = plan(strategy, networks, reduction=4).n_trained
+        counts[name] = strategy_plan(strategy, networks, reduction=4).n_trained
     head = sum(p.numel() for p in head_parameters(networks[0]).values())
     assert counts["freeze+0"] == head
     assert counts["adapter-target"] == head + 3 * (16 * 4 + 4 + 4 * 16 + 16)

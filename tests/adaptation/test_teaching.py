@@ -7,8 +7,7 @@ import pytest
 import torch
 from transfers import TASKS, corpus_of, student_of
 
-from residuum.adaptation.students import logits_of
-from residuum.adaptation.teaching import logits_loss, taught_collator, taught_losses, teacher_answers
+from residuum.adaptation.students import TaughtCollator, logits_loss, logits_of, taught_losses, teacher_answers
 from residuum.errors import ModelError
 from tiny import save_model
 
@@ -42,7 +41,7 @@ def test_places_where_nothing_is_asked_do_not_count():
 
 def test_a_batch_holds_the_teachers_own_logits_in_the_students_places(taught):
     kind, teacher, student, answers = taught
-    collate = taught_collator(student.collator, student.problem, answers)
+    collate = TaughtCollator.of(student.collator, student.problem, answers)
     examples = student.encoded(corpus_of(kind)).examples[2:7]
     found = collate(examples)["taught"]
     own = teacher.encoded(corpus_of(kind)).examples
@@ -61,7 +60,7 @@ def test_a_batch_holds_the_teachers_own_logits_in_the_students_places(taught):
 
 def test_half_of_the_loss_comes_from_the_logits_and_falls_to_nothing_for_the_teacher_itself(taught):
     kind, teacher, _, answers = taught
-    batch = taught_collator(teacher.collator, teacher.problem, answers)(teacher.encoded(corpus_of(kind)).examples[:6])
+    batch = TaughtCollator.of(teacher.collator, teacher.problem, answers)(teacher.encoded(corpus_of(kind)).examples[:6])
     with torch.no_grad():
         logits = logits_of(teacher.network(0))(batch)
     assert float(taught_losses(batch, [logits])["logits"]) == pytest.approx(0.0, abs=1e-8)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from residuum.adaptation.files import read_transfer, transfer_task
+from residuum.adaptation.corpora import read_transfer, transfer_task
 from residuum.errors import CorpusError, SettingError
 
 

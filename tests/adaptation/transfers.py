@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import PreTrainedModel
 
 from residuum.adaptation.corpora import TargetParts, TransferCorpora
-from residuum.adaptation.parts import bias_parameters, body_parameters, head_parameters
-from residuum.adaptation.recipes import Plan
-from residuum.adaptation.settings import AdaptationSettings
-from residuum.adaptation.strategies import Strategy
-from residuum.adaptation.students import Student, logits_of
+from residuum.adaptation.strategies import Strategy, StrategyPlan, bias_parameters, body_parameters, head_parameters
+from residuum.adaptation.students import AdaptationModel, logits_of
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task
 from residuum.samples import sample
 from residuum.training import trainable_groups
+from residuum.training.encoding import problem_of
 from residuum.training.learning import task_loss
-from residuum.training.problems import problem_of
 
 TASKS = {
     "pair": Task("sentence", unit="sentence"),
@@ -24,9 +23,14 @@ TASKS = {
     "choice": Task("choice", unit="sentence"),
 }
 SAMPLES = {"pair": "nli", "tagging": "ner", "choice": "copa"}
-QUICK = AdaptationSettings(
-    epochs=1, batch_size=8, learning_rate=3e-3, few_shot_epochs=2, few_shot_learning_rate=3e-3, reduction=4
-)
+QUICK: dict[str, Any] = {
+    "epochs": 1,
+    "batch_size": 8,
+    "learning_rate": 3e-3,
+    "few_shot_epochs": 2,
+    "few_shot_learning_rate": 3e-3,
+    "reduction": 4,
+}
 
 
 def corpus_of(kind: str, language: str = "en", size: int = 16, split: str = "train") -> Corpus:
@@ -43,8 +47,8 @@ def transfer_of(kind: str = "pair", languages: tuple[str, ...] = ("tr",), size: 
     return TransferCorpora(corpus_of(kind, size=size), corpus_of(kind, size=8, split="dev"), targets)
 
 
-def student_of(folder, kind: str = "pair", **changes) -> Student:
-    return Student(str(folder), problem_of(TASKS[kind], corpus_of(kind)), device="cpu", **changes)
+def student_of(folder, kind: str = "pair", **changes) -> AdaptationModel:
+    return AdaptationModel(str(folder), problem_of(TASKS[kind], corpus_of(kind)), device="cpu", **changes)
 
 
 def allowed(strategy: Strategy, network: PreTrainedModel) -> set[str]:
@@ -59,17 +63,17 @@ def allowed(strategy: Strategy, network: PreTrainedModel) -> set[str]:
     }[strategy.family]
 
 
-def batch_of(student: Student, kind: str = "pair", size: int = 8):
+def batch_of(student: AdaptationModel, kind: str = "pair", size: int = 8):
     return student.collator(student.encoded(corpus_of(kind)).examples[:size])
 
 
-def mean_loss(plan: Plan, batch, kind: str = "pair") -> torch.Tensor:
+def mean_loss(plan: StrategyPlan, batch, kind: str = "pair") -> torch.Tensor:
     kind = {"pair": "classification"}.get(kind, kind)
     losses = [task_loss(kind, logits_of(network)(batch), batch["labels"]) for network in plan.readers]
     return torch.stack(losses).mean()
 
 
-def take_steps(plan: Plan, batch, kind: str = "pair", steps: int = 2, after=lambda: None) -> None:
+def take_steps(plan: StrategyPlan, batch, kind: str = "pair", steps: int = 2, after=lambda: None) -> None:
     groups = trainable_groups(*plan.modules.values())
     optimiser = torch.optim.AdamW([p for group in groups for p in group.parameters], lr=1e-2)
     for _ in range(steps):

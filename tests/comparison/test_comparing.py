@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from residuum.activations.extraction import extract
-from residuum.comparison import compare, estimates
-from residuum.comparison.memory import check_memory
+from residuum.comparison import estimates
+from residuum.comparison.compare import compare
+from residuum.comparison.costs import check_memory
 from residuum.comparison.passes import cut_into_groups
 from residuum.corpus import Corpus
 from residuum.engine import Engine
@@ -117,10 +119,10 @@ def test_attention_of_a_long_sentence_is_refused_before_it_is_read():
     )
     groups = cut_into_groups([1000, 10], 2)
     settings = (["attention_js"], {}, True, False, 1000, 0, Engine(), 1_000_000_000, Path())
-    check_memory(estimates.Plan([source], groups, *settings))
+    check_memory(estimates.ComparisonPlan([source], groups, *settings))
     source.n_heads = 24
     with pytest.raises(MemoryLimitError, match="The step 'attention' of 1,010 words × 3 layers needs"):
-        check_memory(estimates.Plan([source], groups, *settings))
+        check_memory(estimates.ComparisonPlan([source], groups, *settings))
 
 
 def test_a_killed_run_goes_on_with_other_memory(stores, tmp_path, monkeypatch):
@@ -239,7 +241,7 @@ def test_a_stopped_run_goes_on_with_the_groups_it_has(stores, tmp_path, monkeypa
 def test_what_cannot_be_compared_is_said(stores, tiny_folder, tmp_path):
     with pytest.raises(SettingError, match="Measure magic is not known; choose from paper, attention, all, neuron"):
         compare(stores, measures="magic")
-    with pytest.raises(SettingError, match="is a model, not an activation store; give the corpus"):
+    with pytest.raises(SettingError, match="is a model, not an activation store; pass --corpus"):
         compare([tiny_folder("bert")])
     with pytest.raises(SettingError, match="Nothing to compare"):
         compare([])
@@ -253,6 +255,11 @@ def test_what_cannot_be_compared_is_said(stores, tiny_folder, tmp_path):
     assert "attention measures" in everything.run.summary["left out"]
     with pytest.raises(DataError, match="no words"):
         cut_into_groups([], 3)
+
+
+def test_a_source_is_named_where_it_is_given(stores):
+    named = compare([f"base={stores[0].path}", stores[1]], measures="cka", intervals=False, workers=1, progress=False)
+    assert list(dict.fromkeys(named.frame["model_a"])) == ["base", stores[1].name]
 
 
 def test_groups_are_even_whole_and_never_empty():
@@ -276,8 +283,10 @@ def test_rows_can_be_sentences(tiny_folder, tmp_path):
 
 
 def test_options_are_checked_and_reach_their_measure(stores):
-    with pytest.raises(SettingError, match="has no option nonsense"):
+    with pytest.raises(TypeError, match="has no setting 'nonsense'"):
         compare(stores, measures="cka", nonsense=1)
+    with pytest.raises(SettingError, match="cka has no option top_k"):
+        compare(stores, measures="cka", top_k=1)
     best = compare(stores, measures="neuron", top_k=1, intervals=False, workers=1, progress=False).matrix("neuron")
     a, b = (store.array() for store in stores)
     expected = similarity(a[:, 1], b[:, 2], "neuron", top_k=1)
@@ -298,3 +307,20 @@ def test_models_that_read_without_a_store_leave_the_sums_what_is_left_of_the_mem
         compare([model, replace(model, name="other")], CORPUS, max_memory=2 * model.n_bytes - 1, **settings)
     with pytest.raises(MemoryLimitError, match="The step 'contexts and sample'"):
         compare([model], CORPUS, max_memory=model.n_bytes + 100_000, **settings)
+
+
+def test_a_neuron_that_has_most_of_the_variance_is_named_with_the_remedy(tiny_folder, tmp_path):
+    model = load_model(tiny_folder("bert"))
+    plain = compare([model], CORPUS, measures="cka", workers=1, intervals=False, progress=False)
+    assert "outlier neurons" not in plain.run.summary
+    with torch.no_grad():
+        model.module.encoder.layer[1].output.LayerNorm.weight[3] = 1000.0
+    result = compare([model], CORPUS, measures="cka", workers=1, intervals=False, progress=False)
+    row = result.layers.query("layer == 2").iloc[0]
+    assert row["top_neuron"] == 3
+    assert row["top_share"] > 0.9
+    assert row["effective_rank"] < 1.3
+    assert "neuron 3 of layer 2 of bert" in result.run.summary["outlier neurons"]
+    assert "--standardize" in result.text()
+    standardised = compare([model], CORPUS, measures="cka", standardize=True, workers=1, progress=False)
+    assert standardised.matrix().loc[("bert", 1), ("bert", 2)] != result.matrix().loc[("bert", 1), ("bert", 2)]

@@ -6,13 +6,13 @@ import pytest
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import TASKS, Task, labels_of, named_task, read_task
 from residuum.errors import CorpusError, DataError, SettingError
-from residuum.training.problems import problem_of
+from residuum.training.encoding import problem_of
 
 GLUE = {
     "cola": "matthews",
     "sst2": "accuracy",
     "mrpc": "f1",
-    "stsb": "pearson",
+    "stsb": "spearman",
     "qqp": "f1",
     "mnli": "accuracy",
     "qnli": "accuracy",

@@ -39,6 +39,7 @@ def values(teacher_folder, texts):
             **({} if "losses" in changes else {"preset": "monoshot"}),
             "text": {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8},
             "optimiser": {"steps": 3, "log_every": 1, "warmup": 0, "schedule": "constant"},
+            "device": "cpu",
             **changes,
         }
 

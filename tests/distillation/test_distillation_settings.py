@@ -2,8 +2,16 @@
 
 import pytest
 
-from residuum.distillation.presets import HEADLESS, PRESETS, RECIPES, TABLE_4_7, TERMS, in_effect
-from residuum.distillation.settings import merged_settings, read_settings
+from residuum.distillation.settings import (
+    HEADLESS,
+    PRESETS,
+    RECIPES,
+    TABLE_4_7,
+    TERMS,
+    DistillSettings,
+    in_effect,
+    read_settings,
+)
 from residuum.errors import SettingError
 
 MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": "monoshot"}
@@ -12,25 +20,30 @@ MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"preset": "monoshto"}, "preset: there is no preset 'monoshto'; choose one of hinton"),
-        ({"preset": None}, "give either preset or losses"),
+        ({"preset": "monoshto"}, "There is no preset 'monoshto'; choose one of hinton"),
+        ({"preset": None}, "Give either preset or losses"),
         ({"preset": None, "losses": {"mlm": 0.5}}, "losses: the weights add up to 0.5; expected 1"),
         ({"preset": None, "losses": {"mml": 1}}, "losses: there is no loss term 'mml'; choose from mlm"),
-        ({"students": {"a": {"languages": ["en", "fi"]}}}, "students.a learns fi, which has no text; texts has en, tr"),
-        ({"students": {"a": {"languages": ["en"]}}}, "texts.tr is learnt by no student"),
-        ({"texts": {}}, "texts: Dictionary should have at least 1 item"),
-        ({"recipe": "own"}, "recipe: Input should be 'corrected', 'thesis' or 'published'"),
-        ({"optimiser": {"steps": 0}}, "optimiser.steps: Input should be greater than or equal to 1"),
+        ({"students": {"a": ["en", "fi"]}}, "students.a learns fi, which has no text; texts has en, tr"),
+        ({"students": {"a": ["en"]}}, "texts.tr is learnt by no student"),
+        ({"texts": {}}, "expected at least one LANGUAGE=TEXT"),
+        ({"recipe": "own"}, "recipe is 'own'; expected one of corrected, thesis, published"),
+        ({"optimiser": {"steps": 0}}, "optimiser: steps is 0; expected a whole number at least 1"),
         ({"recipe": "thesis", "optimiser": {"accumulation": 2}}, "set optimiser.accumulation to 1"),
         ({"evaluation": {"pairs": {"en-fi": ["a", "b"]}}}, "evaluation.pairs.en-fi: fi is not among texts"),
-        ({"studens": {}}, "studens: this key is not known; known keys: teacher, texts, out, students"),
-        ({"optimiser": {"step": 1}}, "optimiser.step: this key is not known; known keys: steps, learning_rate"),
-        ({"students": {"a": {"language": []}}}, "students.a.language: this key is not known; known keys: languages"),
-        ({"layer_map": {"run": "r", "student": "s", "teacher": "t", "by": "cka"}}, "known keys: run, student, teacher"),
-        ({"share": ["foo"]}, "share: found 'foo'; expected none, embeddings, all, or a list of embeddings, head and"),
-        ({"share": "head"}, "share: found 'head'; expected none, embeddings, all, or a list"),
-        ({"share": ["embeddings", 0]}, "share: found 0; expected"),
-        ({"share": [True]}, "share: found True; expected"),
+        ({"studens": {}}, "The configuration has no setting 'studens'; did you mean 'students'?"),
+        ({"optimiser": {"step": 1}}, "OptimiserSettings has no setting 'step'; did you mean 'steps'?"),
+        ({"students": {"a": []}}, "students.a learns nothing"),
+        ({"students": {"a b": ["en", "tr"]}}, "'a b' is no name of a language or student"),
+        ({"losses": {"mlm": 2, "soft": -1}, "preset": None}, "losses.soft is -1"),
+        (
+            {"layer_map": {"run": "r", "student": "s", "teacher": "t", "by": "cka"}},
+            "expected one of uniform, top, bottom, last or whole numbers separated by commas or MeasuredMap",
+        ),
+        ({"share": ["foo"]}, "share has 'foo'; expected none, embeddings, all, or a list of embeddings, head and"),
+        ({"share": "head"}, "add embeddings to share or set tie to false"),
+        ({"share": ["embeddings", 0]}, "share has 0; expected"),
+        ({"share": [True]}, "share has True; expected"),
         ({"share": ["head"]}, "add embeddings to share or set tie to false"),
         ({"contrast": {"pairs": {"en-tr": ["a", "b"]}}}, "but the loss has no term contrastive; give it a weight"),
         (
@@ -40,23 +53,17 @@ MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": 
                 "recipe": "thesis",
                 "contrast": {"pairs": {"en-tr": ["a", "b"]}},
             },
-            "recipe thesis moves one student after the other, but contrast.pairs compares two; set recipe to corrected",
+            "Recipe thesis moves one student after the other, but contrast.pairs compares two; set recipe to corrected",
         ),
         ({"preset": None, "losses": {"adversarial": 1}, "texts": {"en": "a"}}, "texts has only en; add another"),
         ({"recipe": "published", "teacher_cache": "c"}, "recipe published also compares padding"),
-        ({"optimiser": {"clip": 0}}, "optimiser.clip: Input should be greater than 0"),
+        ({"optimiser": {"clip": 0}}, "optimiser: clip is 0.0; expected"),
     ],
 )
 def test_every_fault_names_its_key_and_what_is_allowed(change, message):
-    with pytest.raises(SettingError, match="The configuration has") as caught:
+    with pytest.raises(SettingError) as caught:
         read_settings({**MINIMAL, **change})
     assert message in str(caught.value)
-    assert "constrained" not in str(caught.value)
-
-
-def test_all_faults_are_told_at_once():
-    with pytest.raises(SettingError, match="2 faults"):
-        read_settings({**MINIMAL, "recipe": "own", "seed": "x"})
 
 
 def test_files_that_hold_no_settings_are_told_apart(tmp_path):
@@ -70,16 +77,23 @@ def test_files_that_hold_no_settings_are_told_apart(tmp_path):
         read_settings(tmp_path / "broken.yaml")
 
 
-def test_the_command_line_overrides_the_file(tmp_path):
+def test_changes_override_the_file(tmp_path):
     (tmp_path / "c.yaml").write_text("teacher: t\ntexts: {en: a}\nlosses: {mlm: 1}\noptimiser: {steps: 5, clip: 2}\n")
-    merged = merged_settings(tmp_path / "c.yaml", {"preset": "hinton", "optimiser.steps": 7, "seed": None})
-    assert (merged.preset, merged.losses, merged.optimiser.steps, merged.optimiser.clip) == ("hinton", None, 7, 2)
+    merged = read_settings(tmp_path / "c.yaml", losses=None, preset="hinton", seed=3)
+    assert (merged.preset, merged.losses, merged.optimiser.steps, merged.optimiser.clip) == ("hinton", None, 5, 2)
+    assert merged.seed == 3
+
+
+def test_texts_are_named_on_the_command_line_too():
+    settings = DistillSettings("t", ["en=en.txt", "tr=tr.txt"], preset="hinton", share="embeddings,head,2")
+    assert settings.texts == {"en": "en.txt", "tr": "tr.txt"}
+    assert settings.share == ("embeddings", "head", 2)
 
 
 def test_one_student_per_language_unless_all_is_shared():
     assert list(read_settings(MINIMAL).learners) == ["en", "tr"]
     bilingual = read_settings({**MINIMAL, "preset": "bilingual-monoshot"})
-    assert {name: one.languages for name, one in bilingual.learners.items()} == {"en-tr": ["en", "tr"]}
+    assert bilingual.learners == {"en-tr": ("en", "tr")}
 
 
 def test_every_loss_of_the_table_has_a_bilingual_twin():
@@ -95,8 +109,7 @@ def test_gradients_are_clipped_in_the_corrected_recipe_unless_told_otherwise():
     for value in (None, 3.0):
         chosen = {**MINIMAL, "recipe": "thesis", "optimiser": {"clip": value}}
         assert read_settings(chosen).clip == value
-        again = read_settings(read_settings(chosen).model_dump())
-        assert again.clip == value
+        assert read_settings(read_settings(chosen)).clip == value
 
 
 def test_published_weights_are_those_of_the_thesis_code():

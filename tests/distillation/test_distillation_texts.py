@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from residuum.corpus.streams import check_text, text_lines
+from residuum.corpus.text_files import check_text, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.distillation.texts import (
     IGNORED,
-    Encoder,
     LanguageBatches,
-    Line,
+    LineEncoder,
+    NumberedLine,
     PairwiseBatches,
     check_tokenizer,
     held_out_lines,
@@ -30,14 +30,14 @@ def encoder():
     def make(causal=False, soft_positions="masked", **changes):
         pieces = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
         settings = TextSettings(**{"batch_size": 2, "held_out": 0, "shuffle_buffer": 4, **changes})
-        return Encoder(tokenizer, settings, "en", pieces, soft_positions, 48, causal, seed=3)
+        return LineEncoder(tokenizer, settings, "en", pieces, soft_positions, 48, causal, seed=3)
 
     return make
 
 
 def test_fifteen_percent_are_predicted_most_of_them_masked(encoder):
     encode = encoder()
-    lines = [Line(number, 0, LINES["en"][0]) for number in range(600)]
+    lines = [NumberedLine(number, 0, LINES["en"][0]) for number in range(600)]
     batch = encode(lines)
     chosen = batch["labels"] != IGNORED
     ordinary = ~torch.isin(batch["input_ids"], torch.tensor(encode.tokenizer.all_special_ids)) | chosen
@@ -52,25 +52,25 @@ def test_fifteen_percent_are_predicted_most_of_them_masked(encoder):
 
 def test_masks_depend_on_the_line_and_the_epoch_not_on_the_batch(encoder):
     encode = encoder()
-    lines = [Line(number, 0, text) for number, text in enumerate(LINES["en"] * 2)]
+    lines = [NumberedLine(number, 0, text) for number, text in enumerate(LINES["en"] * 2)]
     whole, parts = encode(lines), [encode(lines[:1]), encode(lines[1:])]
     joined = [row[m.bool()].tolist() for b in parts for row, m in zip(b["input_ids"], b["attention_mask"], strict=True)]
     assert [r[m.bool()].tolist() for r, m in zip(whole["input_ids"], whole["attention_mask"], strict=True)] == joined
-    again = encode([Line(line.number, 1, line.text) for line in lines])
+    again = encode([NumberedLine(line.number, 1, line.text) for line in lines])
     assert not torch.equal(whole["labels"], again["labels"])
     still = encoder(new_masks_each_epoch=False)
-    first, second = (still([Line(line.number, epoch, line.text) for line in lines]) for epoch in (0, 1))
+    first, second = (still([NumberedLine(line.number, epoch, line.text) for line in lines]) for epoch in (0, 1))
     assert torch.equal(first["labels"], second["labels"])
 
 
 def test_a_decoder_predicts_the_next_piece_and_masks_nothing(encoder):
-    batch = encoder(causal=True)([Line(0, 0, LINES["en"][0])])
+    batch = encoder(causal=True)([NumberedLine(0, 0, LINES["en"][0])])
     assert torch.equal(batch["labels"][0, :-1], batch["input_ids"][0, 1:])
     assert int(batch["labels"][0, -1]) == IGNORED
 
 
 def test_soft_targets_can_be_compared_at_a_share_of_the_positions(encoder):
-    lines = [Line(number, 0, LINES["en"][0]) for number in range(200)]
+    lines = [NumberedLine(number, 0, LINES["en"][0]) for number in range(200)]
     assert float(encoder(soft_positions=0.3)(lines)["soft"].float().mean()) == pytest.approx(0.3, abs=0.03)
     assert encoder(soft_positions="all")(lines)["soft"].all()
 

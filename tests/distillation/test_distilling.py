@@ -15,15 +15,14 @@ import yaml
 from safetensors.torch import load_file
 
 from residuum.cli import main
-from residuum.distillation import distill
-from residuum.distillation.distilling import _known_print, plan, run_identity
+from residuum.distillation.distilling import described_fingerprint, distill, with_fingerprints
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
-from residuum.distillation.steps import Step
+from residuum.distillation.steps import DistillationStep
 from residuum.errors import CorpusError, ModelError, OtherRunError, SettingError, StoreError
-from residuum.reporting.sections import section
+from residuum.reporting.report import section
 from residuum.storage.results import read_run
-from teachers import LINES
+from teachers import LINES, save_teacher
 from tiny import save_model
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -37,12 +36,13 @@ def done(tmp_path_factory, teacher_folder, texts):
         "teacher": str(teacher_folder("xlm-roberta")),
         "texts": {language: texts[language] for language in ("en", "tr")},
         "preset": "monoalignment",
+        "device": "cpu",
         "vocabulary": {"trim": True},
         "text": {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8},
         "optimiser": {"steps": 6, "log_every": 2, "learning_rate": 0.001},
         "evaluation": {"every": 3, "pairs": {"tr-en": [texts["tr"], texts["en"]]}},
     }
-    return config, out, distill(config, out, device="cpu", progress=False)
+    return config, out, distill(read_settings(config, out=out, progress=False))
 
 
 def test_students_load_with_plain_transformers_and_have_their_own_tokenizer(done):
@@ -68,8 +68,33 @@ def test_curves_scores_and_parameters_are_tables(done):
     parameters = result.run.tables["parameters"].set_index("part")["parameters"]
     assert parameters["total"] == parameters["en"] + parameters["tr"] - parameters["shared"]
     page = section(read_run(out))
-    assert {panel.title for panel in page.panels} == {"How the losses fell", "What the students could do"}
-    assert "monoalignment" in page.findings[0].text
+    assert {panel.title for panel in page.panels} == {"Training loss", "Scores of the students"}
+    assert "monoalignment" in next(finding.text for finding in page.findings if finding.topic == "Loss")
+
+
+@pytest.mark.parametrize("trim", [False, True])
+def test_the_teacher_is_scored_as_a_student_that_is_its_copy(trim, values, texts):
+    """Also with a trimmed vocabulary: the teacher then chooses among the same tokens."""
+    config = values(shape={"layers": 4}, vocabulary={"trim": trim})
+    config["evaluation"] = {"pairs": {"tr-en": [texts["tr"], texts["en"]]}}
+    prepared = prepare(read_settings(config))
+    for student in prepared.students:
+        student.model.module.eval()
+    with torch.no_grad():
+        scores, teacher = prepared.monitor(), prepared.monitor.scores(prepared.teacher.model)
+    assert set(scores) == {"perplexity en/en", "perplexity tr/tr", "retrieval tr-en", "retrieval en-tr"}
+    assert teacher == pytest.approx(scores, rel=1e-4)
+
+
+def test_scores_stand_beside_those_of_the_teacher(done):
+    _, out, result = done
+    teacher = result.run.summary["teacher scores"]
+    assert set(teacher) == {name for name in result.run.summary if name.startswith(("perplexity", "retrieval"))}
+    shown = f"(teacher: {teacher['perplexity en/en']:.4g})"
+    assert shown in result.text()
+    assert shown in (result.students["en"] / "README.md").read_text()
+    findings = " ".join(finding.text for finding in section(read_run(out)).findings)
+    assert f"(teacher {teacher['retrieval tr-en']:.3g})" in findings
 
 
 def test_students_learn(done):
@@ -81,10 +106,10 @@ def test_students_learn(done):
 def test_the_same_run_returns_at_once_and_another_is_refused(done):
     config, out, _ = done
     before = (out / "students" / "en" / "model.safetensors").stat().st_mtime_ns
-    distill(config, out, device="cpu", progress=False)
+    distill(read_settings(config, out=out, progress=False))
     assert (out / "students" / "en" / "model.safetensors").stat().st_mtime_ns == before
     with pytest.raises(StoreError, match="holds another run"):
-        distill({**config, "seed": 1}, out, device="cpu", progress=False)
+        distill(read_settings({**config, "seed": 1}, out=out, progress=False))
 
 
 def weights(out):
@@ -95,7 +120,7 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_was_not(values, 
     config = values(optimiser={"steps": 12, "log_every": 4, "checkpoint_every": 2})
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "residuum", "distill", str(path), "--device", "cpu", "--out"]
+    command = [sys.executable, "-m", "residuum", "distill", "--config", str(path), "--device", "cpu", "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "killed")], env=ENVIRONMENT)
     deadline = time.monotonic() + 120
     while not list((tmp_path / "killed" / "checkpoints").glob("step-*")) and time.monotonic() < deadline:
@@ -117,7 +142,18 @@ def test_two_processes_give_what_one_with_twice_the_batch_gives(values, tmp_path
         path = tmp_path / f"{processes}.yaml"
         path.write_text(yaml.safe_dump(config))
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-        command = [sys.executable, *launcher, "-m", "residuum", "distill", str(path), "--device", "cpu", "--out"]
+        command = [
+            sys.executable,
+            *launcher,
+            "-m",
+            "residuum",
+            "distill",
+            "--config",
+            str(path),
+            "--device",
+            "cpu",
+            "--out",
+        ]
         subprocess.run([*command, str(tmp_path / str(processes))], env=ENVIRONMENT, check=True, capture_output=True)
     one, two = weights(tmp_path / "1"), weights(tmp_path / "2")
     for name in one:
@@ -126,7 +162,7 @@ def test_two_processes_give_what_one_with_twice_the_batch_gives(values, tmp_path
 
 
 def test_a_plan_counts_measures_and_draws(values):
-    found = plan(values(), device="cpu")
+    found = distill.estimate(**values())
     assert found.parameters["total"] == found.parameters["en"] + found.parameters["tr"] - found.parameters["shared"]
     assert found.seconds_per_step > 0
     assert "teacher  1 2 3 4\nstudent  · 1 · 2" in str(found)
@@ -146,35 +182,46 @@ def test_the_command_line_plans_and_refuses_in_one_line(values, monkeypatch, cap
         finally:
             signal.signal(signal.SIGINT, handler)
 
-    languages = [word for name, path in config["texts"].items() for word in ("--language", f"{name}={path}")]
+    texts = [f"{name}={path}" for name, path in config["texts"].items()]
     (tmp_path / "c.yaml").write_text(yaml.safe_dump({"text": config["text"]}))
-    common = ["--teacher", config["teacher"], *languages, "--preset", "monoalignment", "--device", "cpu"]
-    assert command(tmp_path / "c.yaml", *common, "--dry-run") == 0
+    common = [
+        config["teacher"],
+        *texts,
+        "--preset",
+        "monoalignment",
+        "--device",
+        "cpu",
+        "--config",
+        tmp_path / "c.yaml",
+    ]
+    assert command(*common, "--estimate", "--out", tmp_path / "none") == 0
     assert "student layers 1 learn from no layer" in capfd.readouterr().out
-    assert command(tmp_path / "c.yaml", *common) == 1
-    assert capfd.readouterr().err == (
-        "residuum: No folder to write was given; pass out (--out), write `out:` into the configuration, or look at the "
-        "plan (--dry-run) first.\n"
-    )
+    assert not (tmp_path / "none").exists()
+    assert command(*common) == 2
+    assert capfd.readouterr().err == "residuum: Missing --out; see --help.\n"
     named = {"text": config["text"], "optimiser": config["optimiser"], "out": str(tmp_path / "named")}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(named))
-    assert command(tmp_path / "c.yaml", *common, "--trim-vocabulary") == 0
+    assert command(*common, "--vocabulary", "trim=true", "--optimiser", "steps=2") == 0
     shown = capfd.readouterr().out
-    assert f"Student en is in {tmp_path / 'named' / 'students' / 'en'}." in shown
-    saved = read_run(tmp_path / "named").summary["trimming"]["en"]["parameters saved"]
-    assert f"Trimming saved {saved:,} parameters of student en; characters without a piece become unknown." in shown
-    assert command("--teacher", "t", "--preset", "hinton", "--out", tmp_path / "x") == 1
-    assert "texts: Field required" in capfd.readouterr().err
+    assert f"student en: {tmp_path / 'named' / 'students' / 'en'}\n" in shown
+    run = read_run(tmp_path / "named")
+    assert (run.config["optimiser"]["steps"], run.config["optimiser"]["warmup"]) == (2, 0)  # the option and the file
+    saved = run.summary["trimming"]["en"]["parameters saved"]
+    assert f"Trimming saved {saved:,} parameters of student en; characters without a token become unknown." in shown
+    assert command("t", "--preset", "hinton", "--out", tmp_path / "x") == 2
+    assert "Missing LANGUAGE=TEXT" in capfd.readouterr().err
 
 
 def test_the_folder_stands_in_the_settings_or_beside_them(values, tmp_path):
     config = values(out=str(tmp_path / "named"))
-    assert distill(config, device="cpu", progress=False).folder == tmp_path / "named"
-    assert distill(config, tmp_path / "given", device="cpu", progress=False).folder == tmp_path / "given"
+    assert distill(read_settings(config, progress=False)).folder == tmp_path / "named"
+    assert distill(read_settings(config, out=tmp_path / "given", progress=False)).folder == tmp_path / "given"
     (tmp_path / "named").rename(tmp_path / "moved")
-    assert distill(config, tmp_path / "moved", device="cpu", progress=False).run.summary["steps"] == 3  # the same run
-    with pytest.raises(SettingError, match="No folder to write was given"):
-        distill(values(), device="cpu")
+    assert (
+        distill(read_settings(config, out=tmp_path / "moved", progress=False)).run.summary["steps"] == 3
+    )  # the same run
+    with pytest.raises(SettingError, match="out is missing"):
+        distill(read_settings(values()))
 
 
 @pytest.fixture
@@ -189,7 +236,7 @@ def headless(tmp_path):
 
 def stop_at(monkeypatch, step):
     """Let the losses of a step fail, as a kill between two checkpoints would."""
-    calls, original = [], Step.__call__
+    calls, original = [], DistillationStep.__call__
 
     def call(self, batches):
         calls.append(1)
@@ -197,7 +244,7 @@ def stop_at(monkeypatch, step):
             raise RuntimeError("stopped")
         return original(self, batches)
 
-    monkeypatch.setattr(Step, "__call__", call)
+    monkeypatch.setattr(DistillationStep, "__call__", call)
 
 
 THIN = {"shape": {"hidden_size": 8, "heads": 2}, "initialise": "random"}
@@ -218,7 +265,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(values, headless, ch
 
     def run(name):
         cache = {"teacher_cache": str(tmp_path / name / "cache")} if "teacher_cache" in config else {}
-        distill({**config, **cache}, tmp_path / name, device="cpu", progress=False)
+        distill(read_settings({**config, **cache}, out=tmp_path / name, progress=False))
 
     run("whole")
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
@@ -235,7 +282,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(values, headless, ch
 def test_a_warm_up_in_steps_counts_steps_and_not_turns(values, tmp_path):
     """recipe thesis: two turns a step, rates 0, ¼, ½, ¾ and then 1."""
     optimiser = {"steps": 3, "log_every": 1, "warmup": 2, "schedule": "constant", "learning_rate": 1.0e-3}
-    result = distill(values(recipe="thesis", preset="hinton", optimiser=optimiser), tmp_path, progress=False)
+    result = distill(
+        read_settings(values(recipe="thesis", preset="hinton", optimiser=optimiser), out=tmp_path, progress=False)
+    )
     rates = result.losses.query("term == 'learning_rate'").groupby("step")["value"].mean()
     assert rates.tolist() == pytest.approx([0.125e-3, 0.625e-3, 1e-3])
 
@@ -243,7 +292,11 @@ def test_a_warm_up_in_steps_counts_steps_and_not_turns(values, tmp_path):
 def test_what_trimming_saved_is_the_difference_of_the_parameters(values, tmp_path):
     for tie in (True, False):
         whole, small = (
-            distill(values(tie=tie, vocabulary={"trim": trim}), tmp_path / f"{tie} {trim}", progress=False)
+            distill(
+                read_settings(
+                    values(tie=tie, vocabulary={"trim": trim}), out=tmp_path / f"{tie} {trim}", progress=False
+                )
+            )
             for trim in (False, True)
         )
         counts = [run.run.tables["parameters"].set_index("part")["parameters"] for run in (whole, small)]
@@ -257,7 +310,7 @@ def test_what_trimming_saved_is_the_difference_of_the_parameters(values, tmp_pat
 
 
 def test_retrieval_averages_the_blocks_and_not_the_embeddings(values, texts):
-    prepared = prepare(read_settings(values(evaluation={"pairs": {"tr-en": [texts["tr"], texts["en"]]}})), "cpu")
+    prepared = prepare(read_settings(values(evaluation={"pairs": {"tr-en": [texts["tr"], texts["en"]]}})))
     student, monitor = prepared.students[0], prepared.monitor
     batch = monitor.encoders["en"].plain(LINES["en"][:1])
     with torch.no_grad():
@@ -281,7 +334,7 @@ def test_retrieval_averages_the_blocks_and_not_the_embeddings(values, texts):
 )
 def test_what_cannot_be_done_here_is_told_before_the_teacher_is_loaded(values, change, error, message, tmp_path):
     with pytest.raises(error, match=message):
-        distill(values(teacher=str(tmp_path / "none"), **change), tmp_path, device="cpu")
+        distill(read_settings(values(teacher=str(tmp_path / "none"), **change), out=tmp_path))
 
 
 def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
@@ -290,7 +343,7 @@ def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
     pairs = {"tr-en": [str(tmp_path / "tr.txt"), str(tmp_path / "en.txt")]}
     for share in ("none", "embeddings"):
         changes = {"losses": {"mlm": 0.5, "contrastive": 0.5}, "vocabulary": {"trim": True}, "share": share}
-        prepared = prepare(read_settings(values(contrast={"pairs": pairs}, **changes)), "cpu")
+        prepared = prepare(read_settings(values(contrast={"pairs": pairs}, **changes)))
         tokens = prepared.tokenizer("東京 は 日本", add_special_tokens=False)["input_ids"]
         assert set(tokens) <= set(prepared.vocabularies["tr"].kept)
         assert (set(tokens) <= set(prepared.vocabularies["en"].kept)) == (share == "embeddings")
@@ -299,10 +352,10 @@ def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
 def test_another_text_of_the_same_name_is_another_run(values, tmp_path):
     (tmp_path / "en.txt").write_text("\n".join(LINES["en"] * 5), encoding="utf-8")
     config = values(texts={"en": str(tmp_path / "en.txt")}, preset="hinton")
-    distill(config, tmp_path / "out", device="cpu", progress=False)
+    distill(read_settings(config, out=tmp_path / "out", progress=False))
     (tmp_path / "en.txt").write_text("\n".join(LINES["tr"] * 5), encoding="utf-8")
     with pytest.raises(StoreError, match="holds another run"):
-        distill(config, tmp_path / "out", device="cpu", progress=False)
+        distill(read_settings(config, out=tmp_path / "out", progress=False))
 
 
 def test_a_teacher_and_texts_that_were_moved_are_the_same_run_and_a_teacher_that_changed_is_another(values, tmp_path):
@@ -310,33 +363,46 @@ def test_a_teacher_and_texts_that_were_moved_are_the_same_run_and_a_teacher_that
     config = values(texts={"en": str(tmp_path / "en.txt")}, preset="hinton")
     teacher = Path(shutil.copytree(config["teacher"], tmp_path / "teacher"))
     config["teacher"] = str(teacher)
-    first = distill(config, tmp_path / "out", device="cpu", progress=False)
+    first = distill(read_settings(config, out=tmp_path / "out", progress=False))
     moved = {"teacher": str(teacher.rename(tmp_path / "moved")), "texts": {"en": str(tmp_path / "moved.txt")}}
     (tmp_path / "en.txt").rename(tmp_path / "moved.txt")
-    again = distill({**config, **moved}, tmp_path / "out", device="cpu", progress=False)
+    again = distill(read_settings({**config, **moved}, out=tmp_path / "out", progress=False))
     assert again.run.environment == first.run.environment
     assert again.frame.equals(first.frame)
     settings = tmp_path / "moved" / "config.json"
     settings.write_text(settings.read_text(encoding="utf-8") + " ", encoding="utf-8")
     with pytest.raises(OtherRunError, match=r"holds another run \(teacher_files \w+ → \w+\)"):
-        distill({**config, **moved}, tmp_path / "out", device="cpu", progress=False)
+        distill(read_settings({**config, **moved}, out=tmp_path / "out", progress=False))
+
+
+def test_a_teacher_with_an_unknown_head_teaches_by_terms_that_need_none(values, tmp_path):
+    save_teacher("modernbert", tmp_path / "modernbert")
+    config = {**values(losses={"hidden_mse": 0.5, "embedding_mse": 0.5}), "teacher": str(tmp_path / "modernbert")}
+    result = distill(read_settings(config, out=tmp_path / "out", progress=False))
+    student = hf.AutoModel.from_pretrained(result.students["en"])
+    teacher = hf.AutoConfig.from_pretrained(tmp_path / "modernbert")
+    assert student.config.layer_types == [teacher.layer_types[layer - 1] for layer in (2, 4)]  # of the layers it copies
+    with pytest.raises(ModelError, match="The head of ModernBertForMaskedLM is not known; .*without mlm and soft"):
+        distill(read_settings({**config, "losses": {"mlm": 1.0}}, out=tmp_path / "mlm", progress=False))
 
 
 def test_a_hub_dataset_has_no_fingerprint_and_the_card_says_so():
     config = {"teacher": "t", "texts": {"en": "owner/name"}, "preset": "hinton"}
-    assert run_identity(read_settings(config))["fingerprints"] == {"en": None}
-    assert _known_print(None) == "no fingerprint is known: a hub dataset may change"
+    assert with_fingerprints(read_settings(config).identity())["fingerprints"] == {"en": None}
+    assert described_fingerprint(None) == "no fingerprint is known: a hub dataset may change"
 
 
 def test_a_teacher_without_a_head_is_offered_presets_that_need_none(values, tiny_folder, tmp_path):
     headless = values(teacher=str(tiny_folder("bert")))
     with pytest.raises(ModelError, match=r"has no language-model head .* choose a preset without them: .*tinybert"):
-        distill(headless, tmp_path / "a", device="cpu", progress=False)
-    result = distill({**headless, "preset": "tinybert"}, tmp_path / "b", device="cpu", progress=False)
+        distill(read_settings(headless, out=tmp_path / "a", progress=False))
+    result = distill(
+        read_settings({**headless, "preset": "tinybert"}, out=tmp_path / "b", device="cpu", progress=False)
+    )
     assert hf.AutoModel.from_pretrained(result.students["en"]).config.num_hidden_layers == 1
 
 
 def test_recipes_that_move_one_student_after_the_other_run_in_one_process(values, monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SettingError, match="it runs in one process, found 2"):
-        distill(values(recipe="thesis"), tmp_path, device="cpu")
+        distill(read_settings(values(recipe="thesis"), out=tmp_path))

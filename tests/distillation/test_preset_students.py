@@ -5,8 +5,8 @@ import pytest
 import torch
 import transformers as hf
 
-from residuum.distillation import distill
-from residuum.distillation.presets import PRESETS
+from residuum.distillation.distilling import distill
+from residuum.distillation.settings import PRESETS, read_settings
 from residuum.samples import sample, teacher_folder
 
 
@@ -33,7 +33,7 @@ def settings(texts, **changes):
     "preset", [pytest.param(name, marks=() if name == "monoshot" else pytest.mark.slow) for name in PRESETS]
 )
 def test_students_of_a_preset_are_plain_masked_language_models(preset, texts, tmp_path):
-    distill(settings(texts, preset=preset), tmp_path, progress=False)
+    distill(read_settings(settings(texts, preset=preset), out=tmp_path, progress=False))
     students = sorted((tmp_path / "students").iterdir())
     assert [s.name for s in students] == (["en-tr"] if PRESETS[preset].share == "all" else ["en", "tr"])
     teacher = hf.AutoModelForMaskedLM.from_pretrained(teacher_folder())
@@ -52,7 +52,7 @@ def test_half_precision_learns_as_full_precision_does(texts, tmp_path):
     last = {}
     for precision in ("float32", "bfloat16"):
         config = settings(texts, preset="hinton", optimiser={"steps": 20, "precision": precision, "log_every": 5})
-        found = distill(config, tmp_path / precision, progress=False)
+        found = distill(read_settings(config, out=tmp_path / precision, progress=False))
         losses = found.losses.query("term == 'loss'")["value"]
         assert losses.iloc[-1] < losses.iloc[0]
         last[precision] = losses.iloc[-1]
@@ -64,7 +64,7 @@ def test_half_precision_learns_as_full_precision_does(texts, tmp_path):
 def test_onnx_students_answer_as_the_students_do(texts, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    distill(settings(texts, preset="monoshot", onnx=True), tmp_path, progress=False)
+    distill(read_settings(settings(texts, preset="monoshot", onnx=True), out=tmp_path, progress=False))
     folder = tmp_path / "students" / "tr"
     tokens = hf.AutoTokenizer.from_pretrained(folder)(["Ali geldi .", "Ev büyük ve eski ."], padding=True)
     arrays = {name: np.array(tokens[name], np.int64) for name in ("input_ids", "attention_mask")}

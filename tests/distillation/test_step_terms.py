@@ -104,7 +104,7 @@ def test_every_term_is_its_formula_and_the_layers_are_those_of_the_map(settings,
         vocabulary={"soft_positions": 0.4},
         **shape,
     )
-    prepared = prepare(chosen, "cpu")
+    prepared = prepare(chosen)
     batches = prepared.batches(0)
     assert any((batch["attention_mask"] == 0).any() for batch in batches.values())  # there is padding
     found, total = prepared.step(batches), torch.zeros(())

@@ -9,17 +9,15 @@ import torch.nn.functional as F
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
-from residuum.distillation import distill
+from residuum.distillation.distilling import distill
 from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import prepare
-from residuum.distillation.presets import PRESETS
-from residuum.distillation.settings import read_settings
+from residuum.distillation.settings import PRESETS, read_settings
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
 from residuum.errors import StoreError
 from residuum.maths import losses
-from residuum.training import train, trainable_groups
-from residuum.training.processes import TrainingSettings
+from residuum.training import TrainingSettings, train, trainable_groups
 
 
 def plain_loss(prepared, module, batch, project=lambda layer, states: states):
@@ -98,7 +96,7 @@ def assert_same_weights(modules, copies):
 )
 def test_two_students_with_shared_parts_equal_a_hand_written_step(settings, share, tie, tmp_path):
     """Shared parameters get the sum of both gradients, have one optimiser state and are moved once a step."""
-    prepared = prepare(settings(preset="hinton+hidden", share=share, tie=tie), "cpu")
+    prepared = prepare(settings(preset="hinton+hidden", share=share, tie=tie))
     copies = copied_students(prepared)
     optimiser = optimiser_of(copies)
     for step in range(3):
@@ -122,7 +120,7 @@ def test_two_students_with_shared_parts_equal_a_hand_written_step(settings, shar
 
 def test_thinner_students_and_their_projections_equal_a_hand_written_step(settings, tmp_path):
     thin = settings(preset="hinton+hidden", shape={"hidden_size": 8}, initialise="random")
-    prepared = prepare(thin, "cpu")
+    prepared = prepare(thin)
     copies = copy.deepcopy({**prepared.modules})
     assert {"projections of en", "projections of tr"} < set(copies)
     optimiser = optimiser_of(copies)
@@ -142,15 +140,15 @@ def test_thinner_students_and_their_projections_equal_a_hand_written_step(settin
 
 def test_algorithm_1_step_for_step(settings, tmp_path):
     """`thesis`: languages outside, students inside, each student moved as soon as its loss is known."""
-    students = {"both": {"languages": ["en", "tr"]}, "tr": {"languages": ["tr"]}}
-    prepared = prepare(settings(preset="hinton+hidden", recipe="thesis", students=students), "cpu")
+    students = {"both": ["en", "tr"], "tr": ["tr"]}
+    prepared = prepare(settings(preset="hinton+hidden", recipe="thesis", students=students))
     copies = copied_students(prepared)
     optimiser = plain_optimiser(copies, eps=EPSILON)
     for step in range(3):
         batches = prepared.batches.batches(step)
         for language in ("en", "tr"):
             for name, student in students.items():
-                if language in student["languages"]:
+                if language in student:
                     optimiser.zero_grad(set_to_none=True)
                     plain_loss(prepared, copies[name], batches[language]).backward()
                     optimiser.step()
@@ -161,7 +159,7 @@ def test_algorithm_1_step_for_step(settings, tmp_path):
 def test_algorithm_1_with_nothing_but_defaults(values, tmp_path):
     """`distill` in recipe thesis: plain AdamW of table 4.2, linear decay after a tenth of warm-up, no clipping."""
     config = values(preset="hinton", recipe="thesis", optimiser={"steps": 4})
-    prepared = prepare(read_settings(config), "cpu")
+    prepared = prepare(read_settings(config))
     copies, turns = copied_students(prepared), 8
     optimiser = plain_optimiser(copies)
     schedule = hf.get_linear_schedule_with_warmup(optimiser, 1, turns)
@@ -183,7 +181,7 @@ def test_algorithm_1_with_nothing_but_defaults(values, tmp_path):
         optimiser.step()
         schedule.step()
     assert max(norms) > 1.01  # a bound of 1 would have shown
-    result = distill(config, tmp_path, device="cpu", progress=False)
+    result = distill(read_settings(config, out=tmp_path, device="cpu", progress=False))
     written = {name: hf.AutoModelForMaskedLM.from_pretrained(folder) for name, folder in result.students.items()}
     assert_same_weights(written, copies)
 
@@ -193,8 +191,8 @@ def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
     ends = []
     for recipe, turns in (("corrected", 1), ("thesis", 2)):
         chosen = settings(preset="hinton+hidden", recipe=recipe, vocabulary={"soft_positions": "masked"})
-        chosen = read_settings({**chosen.model_dump(), "preset": None, "losses": {"mlm": 0.5, "hidden_mse": 0.5}})
-        prepared = prepare(chosen, "cpu")
+        chosen = read_settings(chosen, preset=None, losses={"mlm": 0.5, "hidden_mse": 0.5})
+        prepared = prepare(chosen)
         trained(prepared, tmp_path / recipe, turns)
         ends.append(prepared.students[0].model.module.get_input_embeddings().weight.detach())
     assert not torch.allclose(*ends, atol=1e-5)
@@ -202,7 +200,7 @@ def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
 
 @pytest.mark.parametrize("preset", list(PRESETS))
 def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
-    prepared = prepare(settings(preset=preset), "cpu")
+    prepared = prepare(settings(preset=preset))
     found = prepared.step(prepared.batches(0))
     found.total.backward()
     assert {name.partition(" ")[0] for name in found.terms} == set(PRESETS[preset].weights)
@@ -218,7 +216,7 @@ def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
 @pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "gpt2", "electra"])
 @pytest.mark.parametrize("recipe", ["corrected", "published"])
 def test_every_family_can_be_taught(settings, family, recipe):
-    prepared = prepare(settings(family, recipe=recipe), "cpu")
+    prepared = prepare(settings(family, recipe=recipe))
     found = prepared.step(prepared.batches(0))
     found.total.backward()
     assert torch.isfinite(found.total)
@@ -231,7 +229,7 @@ def padded(batch, amount):
 
 def test_padding_changes_corrected_losses_not_at_all_and_published_ones_much(settings):
     for recipe, equal in (("corrected", True), ("published", False)):
-        prepared = prepare(settings(recipe=recipe), "cpu")
+        prepared = prepare(settings(recipe=recipe))
         batch = prepared.batches(0)
         plain, wide = (prepared.step(b).terms for b in (batch, {key: padded(own, 9) for key, own in batch.items()}))
         same = [abs(float(plain[name]) - float(wide[name])) < 1e-5 + 1e-4 * abs(float(plain[name])) for name in plain]
@@ -239,7 +237,7 @@ def test_padding_changes_corrected_losses_not_at_all_and_published_ones_much(set
 
 
 def test_the_published_soft_loss_is_summed_over_positions_and_divided_by_the_batch(settings):
-    prepared = prepare(settings(preset="hinton", recipe="published"), "cpu")
+    prepared = prepare(settings(preset="hinton", recipe="published"))
     key, batch = next(iter(prepared.batches(0).items()))
     found = prepared.step({key: batch}).terms
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
@@ -252,8 +250,8 @@ def test_the_published_soft_loss_is_summed_over_positions_and_divided_by_the_bat
 
 
 def test_the_teacher_runs_once_per_batch_in_eval_mode_without_gradients(settings, monkeypatch):
-    students = {"a": {"languages": ["en", "tr"]}, "b": {"languages": ["en"]}, "c": {"languages": ["en"]}}
-    prepared = prepare(settings(students=students), "cpu")
+    students = {"a": ["en", "tr"], "b": ["en"], "c": ["en"]}
+    prepared = prepare(settings(students=students))
     runs = []
     original = LanguageModel.run
 
@@ -269,9 +267,9 @@ def test_the_teacher_runs_once_per_batch_in_eval_mode_without_gradients(settings
 
 
 @pytest.mark.parametrize("recipe", ["thesis", "published"])
-def test_students_that_are_moved_one_after_the_other_share_a_lesson(settings, recipe, monkeypatch):
-    students = {"a": {"languages": ["en", "tr"]}, "b": {"languages": ["en"]}, "c": {"languages": ["en"]}}
-    prepared = prepare(settings(students=students, recipe=recipe), "cpu")
+def test_students_that_are_moved_one_after_the_other_share_the_teachers_output(settings, recipe, monkeypatch):
+    students = {"a": ["en", "tr"], "b": ["en"], "c": ["en"]}
+    prepared = prepare(settings(students=students, recipe=recipe))
     runs = []
     original = Teacher._run
     monkeypatch.setattr(Teacher, "_run", lambda *arguments: runs.append(1) or original(*arguments))
@@ -283,7 +281,7 @@ def test_students_that_are_moved_one_after_the_other_share_a_lesson(settings, re
 
 def test_a_trimmed_vocabulary_gives_the_losses_of_the_same_pieces(settings):
     """MLM and soft targets over the kept pieces only; all other terms are unchanged."""
-    whole, small = (prepare(settings(vocabulary={"trim": trim}), "cpu") for trim in (False, True))
+    whole, small = (prepare(settings(vocabulary={"trim": trim})) for trim in (False, True))
     batch = small.batches(0)
     before, after = whole.step(batch).terms, small.step(batch).terms
     for name in before:
@@ -320,10 +318,10 @@ EVERYTHING = {
 
 
 @pytest.mark.parametrize("family", ["xlm-roberta", "mpnet", "gpt2"])
-def test_a_cached_lesson_is_the_lesson(settings, family, tmp_path, monkeypatch):
-    plain = prepare(settings(family, **EVERYTHING), "cpu")
+def test_a_cached_output_is_the_output(settings, family, tmp_path, monkeypatch):
+    plain = prepare(settings(family, **EVERYTHING))
     expected = numbers(plain)
-    prepared = prepare(settings(family, **EVERYTHING, teacher_cache=str(tmp_path / "cache")), "cpu")
+    prepared = prepare(settings(family, **EVERYTHING, teacher_cache=str(tmp_path / "cache")))
     assert numbers(prepared) == pytest.approx(expected, rel=1e-6)
     lines = {tuple(row) for batch in prepared.batches(0).values() for row in batch["input_ids"].tolist()}
     assert len(list(Path(tmp_path / "cache").rglob("*.safetensors"))) == len(lines)
@@ -345,7 +343,7 @@ def count_of_runs(prepared, monkeypatch, positions):
 def test_lines_are_cached_so_that_shuffled_epochs_find_them(settings, new_masks, tmp_path, monkeypatch):
     """18 lines in batches of 3: an epoch is 6 steps of two languages, the next one has other batches."""
     text = {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8, "new_masks_each_epoch": new_masks}
-    prepared = prepare(settings(text=text, teacher_cache=str(tmp_path)), "cpu")
+    prepared = prepare(settings(text=text, teacher_cache=str(tmp_path)))
     first, second = (
         [prepared.batches(p)["en"]["input_ids"].tolist() for p in epoch] for epoch in (range(6), range(6, 12))
     )
@@ -354,8 +352,8 @@ def test_lines_are_cached_so_that_shuffled_epochs_find_them(settings, new_masks,
     assert count_of_runs(prepared, monkeypatch, range(6, 12)) == (12 if new_masks else 0)
 
 
-def test_lessons_of_another_precision_are_not_taken(settings, tmp_path, monkeypatch):
-    prepared = prepare(settings(teacher_cache=str(tmp_path)), "cpu")
+def test_outputs_of_another_precision_are_not_used(settings, tmp_path, monkeypatch):
+    prepared = prepare(settings(teacher_cache=str(tmp_path)))
     assert count_of_runs(prepared, monkeypatch, [0, 0]) == 2
     with torch.autocast("cpu", torch.bfloat16):
         assert count_of_runs(prepared, monkeypatch, [0, 0]) == 2
@@ -363,15 +361,15 @@ def test_lessons_of_another_precision_are_not_taken(settings, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("damage", ["hidden", "attention", "features", "name"])
-def test_a_kept_lesson_of_something_else_is_refused(settings, damage, tmp_path):
-    prepared = prepare(settings(**EVERYTHING, teacher_cache=str(tmp_path)), "cpu")
+def test_a_cached_output_of_something_else_is_refused(settings, damage, tmp_path):
+    prepared = prepare(settings(**EVERYTHING, teacher_cache=str(tmp_path)))
     numbers(prepared)
     for path in tmp_path.rglob("*.safetensors"):
         kept = load_file(path)
         name = next(name for name in kept if name.startswith(damage) or damage == "name")
         spoilt = {"surprise": kept.pop(name)} if damage == "name" else {name: kept[name].flatten()}
         save_file({**kept, **spoilt}, path)
-    with pytest.raises(StoreError, match=r"\.safetensors holds no lesson of its line\. Remove the file"):
+    with pytest.raises(StoreError, match=r"does not hold the teacher's output for its line. Remove the file"):
         numbers(prepared)
 
 
@@ -379,7 +377,7 @@ def test_options_that_align_students(settings, texts):
     pairs = {"tr-en": [texts["tr"], texts["en"]]}
     mixed = {"losses": {"adversarial": 0.2, "contrastive": 0.3, "mlm": 0.5}}
     for contrast, names in (({}, {"en/en", "tr/tr"}), ({"pairs": pairs}, {"tr-en"})):
-        prepared = prepare(settings(**mixed, contrast=contrast), "cpu")
+        prepared = prepare(settings(**mixed, contrast=contrast))
         found = prepared.step(prepared.batches(0))
         assert {name.split(" ")[1] for name in found.terms if name.startswith("contrastive")} == names
         found.total.backward()

@@ -5,11 +5,10 @@ import pytest
 import torch
 import transformers as hf
 
-from residuum.comparison import compare
+from residuum.comparison.compare import compare
 from residuum.corpus import Corpus
-from residuum.distillation.essential import EssentialNeurons, narrowed_weights
 from residuum.distillation.preparation import prepare
-from residuum.distillation.students import parameter_counts
+from residuum.distillation.students import EssentialNeurons, narrowed_weights, parameter_counts
 from residuum.errors import ModelError, SettingError
 from residuum.models.loading import load_model
 from residuum.models.surgery import keep_layers, load_whole, save_whole
@@ -17,7 +16,7 @@ from teachers import LINES, save_teacher
 
 
 def students_of(settings):
-    prepared = prepare(settings, "cpu")
+    prepared = prepare(settings)
     return prepared, {student.name: student.model for student in prepared.students}
 
 

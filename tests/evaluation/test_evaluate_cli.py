@@ -7,8 +7,11 @@ from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.errors import ResiduumError, StoreError
-from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_perplexity, evaluate_retrieval
-from residuum.reporting.sections import section
+from residuum.evaluation.correlation import correlate_alignment
+from residuum.evaluation.pairs import SentencePairs
+from residuum.evaluation.perplexity import evaluate_perplexity
+from residuum.evaluation.retrieval import evaluate_retrieval
+from residuum.reporting.report import section
 from residuum.storage.results import Run, read_run, write_run
 from tiny import TEXT
 
@@ -33,7 +36,7 @@ def test_retrieval_with_one_model_or_two_gives_the_numbers_of_python(files, tiny
     assert "low → up  cosine     layers all    accuracy 1.000 (1.000 to 1.000)  MRR 1.000" in result.output
     python = evaluate_retrieval(bert, sentence_pairs(), layers="all;2", progress=False).frame
     pd.testing.assert_frame_equal(read_run(files / "one").tables["retrieval"], python)
-    assert run("retrieval", bert, bert, pairs, "--out", files / "two", *options).exit_code == 0
+    assert run("retrieval", bert, pairs, "--target-model", bert, "--out", files / "two", *options).exit_code == 0
     pd.testing.assert_frame_equal(read_run(files / "two").tables["retrieval"], python)
 
 
@@ -69,12 +72,12 @@ def test_correlation_gives_the_numbers_of_python_from_numbers_and_from_runs_of_a
     options = [part for name, value in scores.items() for part in ("--downstream", f"{name}={value}")]
     runs = [f"{name}={folder}" for name, folder in aligned.items()]
     result = run("correlate", *runs, *options, "--out", tmp_path / "found")
-    assert "4 correlations over 4 models" in result.output
+    assert result.output.count(", 4 models\n") == 4
     python = correlate_alignment(aligned, {**scores, "m3": 0.9})
     pd.testing.assert_frame_equal(read_run(tmp_path / "found").tables["correlations"], python.frame)
     assert (python.frame["value"] > 0.9).all()
     assert len(python.plot().data[0].x) == 2  # both directions, by Pearson's
-    assert "correlations have an interval without 0" in section(python.run).findings[0].text
+    assert "correlations have an interval that excludes 0" in section(python.run).findings[0].text
 
 
 def test_a_downstream_run_that_has_not_one_score_is_refused(aligned, tmp_path):
@@ -90,12 +93,12 @@ def test_a_downstream_run_that_has_not_one_score_is_refused(aligned, tmp_path):
 def test_runs_that_do_not_hold_what_they_should_are_named(aligned, tmp_path):
     scores = dict.fromkeys(aligned, 0.5)
     bare = write_run(tmp_path / "bare", Run("evaluate retrieval", {}))
-    with pytest.raises(StoreError, match=r"bare is no whole run of `evaluate retrieval`: .*KeyError: 'averages'"):
+    with pytest.raises(StoreError, match=r"bare is not a complete run of `evaluate retrieval`: .*KeyError: 'averages'"):
         correlate_alignment({**aligned, "m0": bare}, scores)
     bare = write_run(tmp_path / "bare", Run("evaluate adapted", {}))
-    with pytest.raises(StoreError, match=r"bare is no whole run of `evaluate adapted`: .*KeyError: 'scores'"):
+    with pytest.raises(StoreError, match=r"bare is not a complete run of `evaluate adapted`: .*KeyError: 'scores'"):
         correlate_alignment(aligned, {**scores, "m0": bare})
-    with pytest.raises(StoreError, match=r"bare is no whole run of `adapt`: .*could not convert string to float"):
+    with pytest.raises(StoreError, match=r"bare is not a complete run of `adapt`: .*could not convert string to float"):
         correlate_alignment(aligned, {**scores, "m0": _adapt_run(tmp_path / "bare", {"full-target": "good"})})
 
 

@@ -7,11 +7,10 @@ import transformers as hf
 from bilingual import save_language_model
 
 from residuum.corpus import Corpus
-from residuum.errors import ModelError, SettingError
-from residuum.evaluation import evaluate_perplexity
-from residuum.evaluation.language_models import load_language_model
-from residuum.evaluation.masking import masked_predictions
-from residuum.evaluation.token_batches import token_windows
+from residuum.errors import MemoryLimitError, ModelError, SettingError
+from residuum.evaluation.encoding import token_windows
+from residuum.evaluation.perplexity import evaluate_perplexity, load_language_model, masked_predictions
+from residuum.evaluation.settings import PerplexitySettings
 from tiny import TEXT
 
 LINES = TEXT[:3]
@@ -74,19 +73,19 @@ def test_a_masked_model_against_hiding_one_token_at_a_time(family, folder, text)
 
 
 def test_sampled_tokens_are_hidden_as_in_pretraining(folder):
-    tokenizer = load_language_model(folder("bert", "masked")).body.tokenizer
-    windows = token_windows(tokenizer, None, ["fox dog model text word " * 40] * 50, "x")
-    ordinary = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
-    mask = tokenizer.mask_token_id
-    predictions = list(masked_predictions(windows, mask, ordinary, share=0.15, seed=0))
-    again = list(masked_predictions(windows[:3], mask, ordinary, share=0.15, seed=0))
+    model = load_language_model(folder("bert", "masked"))
+    windows = token_windows(model.body.tokenizer, None, ["fox dog model text word " * 40] * 50, "x")
+    settings = PerplexitySettings(model, ["x"])
+    mask = model.body.tokenizer.mask_token_id
+    predictions = list(masked_predictions(model, windows, settings))
+    again = list(masked_predictions(model, windows[:3], settings))
     assert [p.window.ids for p in again] == [p.window.ids for p in predictions[:3]]
     fates = {"masked": 0, "same": 0, "changed": 0}
     for prediction, (window,) in zip(predictions, windows, strict=True):
         untouched = np.setdiff1d(np.arange(len(window.ids)), prediction.places)
         assert [prediction.window.ids[i] for i in untouched] == [window.ids[i] for i in untouched]
         assert len(prediction.places) == round(0.15 * len(window.content))
-        for place, truth in zip(prediction.places, prediction.truth, strict=True):
+        for place, truth in zip(prediction.places, prediction.gold, strict=True):
             assert truth == window.ids[place]
             shown = prediction.window.ids[place]
             fates["masked" if shown == mask else "same" if shown == truth else "changed"] += 1
@@ -114,6 +113,17 @@ def test_batches_change_nothing(folder, text, monkeypatch):
     np.testing.assert_allclose(whole["loss"], single["loss"], rtol=1e-6)
 
 
+def test_weights_beyond_the_memory_limit_are_refused_and_a_tight_limit_changes_nothing(folder, text):
+    place = folder("bert", "masked")
+    with pytest.raises(MemoryLimitError, match="--max-memory allows"):
+        evaluate_perplexity(place, text, max_memory=1000, progress=False)
+    tight = evaluate_perplexity(
+        place, text, max_memory=load_language_model(place).body.n_bytes + 10_000, progress=False
+    )
+    free = evaluate_perplexity(place, text, progress=False)
+    np.testing.assert_allclose(tight.frame["loss"], free.frame["loss"], rtol=1e-6)
+
+
 def test_a_model_that_knows_nothing_has_the_perplexity_of_its_vocabulary(folder, text):
     model = load_language_model(folder("gpt2", "causal"))
     with torch.no_grad():
@@ -138,11 +148,11 @@ def test_mistakes_are_named(folder, tiny_folder, text):
         evaluate_perplexity(tiny_folder("bert"), text, progress=False)
     with pytest.raises(ModelError, match="has no mask token"):
         evaluate_perplexity(folder("roberta", "masked"), text, progress=False)
-    with pytest.raises(SettingError, match="masking is 'some'"):
+    with pytest.raises(SettingError, match="masking is 'some'; expected one of sampled, each"):
         evaluate_perplexity(folder("bert", "masked"), text, masking="some", progress=False)  # pyright: ignore
-    with pytest.raises(SettingError, match="share is 0"):
-        evaluate_perplexity(folder("bert", "masked"), text, share=0, progress=False)
-    with pytest.raises(SettingError, match="each its own"):
+    with pytest.raises(SettingError, match="fraction is 0"):
+        evaluate_perplexity(folder("bert", "masked"), text, fraction=0, progress=False)
+    with pytest.raises(SettingError, match="each with its own name"):
         evaluate_perplexity(folder("bert", "masked"), [text, text], progress=False)
     with pytest.raises(SettingError, match="No token of one can be predicted"):
         evaluate_perplexity(folder("gpt2", "causal"), Corpus(name="one", sentences=[["a"]]), progress=False)

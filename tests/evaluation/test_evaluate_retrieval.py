@@ -7,10 +7,12 @@ import torch
 from bilingual import sentence_pairs, shifted_pairs
 
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.evaluation import SentencePairs, correlate_alignment, evaluate_retrieval
+from residuum.evaluation.correlation import correlate_alignment
 from residuum.evaluation.encoding import encode, scratch
+from residuum.evaluation.pairs import SentencePairs
+from residuum.evaluation.retrieval import evaluate_retrieval
 from residuum.models.loading import load_model
-from residuum.reporting.reporting import report
+from residuum.reporting.report import report
 from residuum.storage.results import read_run
 from tiny import TEXT, save_model
 
@@ -118,15 +120,15 @@ def test_the_same_run_again_returns_at_once_and_another_is_refused(model, tmp_pa
 def test_the_report_draws_layers_and_says_what_was_best(model, tmp_path):
     evaluate_retrieval(model, sentence_pairs(), layers="all;each", out=tmp_path / "run", progress=False)
     page = report([tmp_path / "run"], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Alignment layer by layer" in page
-    assert "100.0% find their translation" in page
+    assert "Retrieval accuracy of each layer" in page
+    assert "Retrieval accuracy is 1.000" in page
     evaluate_retrieval(model, sentence_pairs(), out=tmp_path / "few", progress=False)
-    assert "Alignment layer by layer" not in report([tmp_path / "few"], tmp_path / "few.html").read_text(
+    assert "Retrieval accuracy of each layer" not in report([tmp_path / "few"], tmp_path / "few.html").read_text(
         encoding="utf-8"
     )
     run = read_run(tmp_path / "run")
     del run.tables["retrieval"]
-    with pytest.raises(StoreError, match="is no whole retrieval"):
+    with pytest.raises(StoreError, match="is not a complete run of `evaluate retrieval`"):
         report(run, tmp_path / "bad.html")
 
 
@@ -153,9 +155,9 @@ def test_correlation_needs_both_numbers_for_the_same_models(model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "euclid"}, "Score euclid is not known; choose from cosine, bertscore"),
+        ({"score": "euclid"}, "score is .euclid.; expected one of cosine, bertscore"),
         ({"layers": "7"}, "Layer 7 does not exist"),
-        ({"score": []}, "Score none is not known"),
+        ({"score": []}, "score is empty; choose from cosine, bertscore"),
     ],
 )
 def test_mistakes_are_named(options, message, model):
@@ -173,7 +175,7 @@ def test_pairs_that_cannot_be_used_are_named(model):
 
 
 def test_a_real_encoder_finds_translations_more_often_than_chance(real_models, data):
-    from residuum.evaluation import read_pairs
+    from residuum.evaluation.pairs import read_pairs
 
     pairs = read_pairs(data / "crosslingual" / "tatoeba" / "tatoeba.deu-eng", limit=60)
     frame = evaluate_retrieval(real_models / "gte-small", pairs, layers="12", progress=False).frame

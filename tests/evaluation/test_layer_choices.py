@@ -3,7 +3,7 @@
 import pytest
 
 from residuum.errors import SettingError
-from residuum.evaluation.layer_choices import layer_choices
+from residuum.evaluation.retrieval import layer_choices
 
 
 def pairs(layers, source=6, target=6):

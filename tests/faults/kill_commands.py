@@ -11,7 +11,6 @@ import yaml
 from made_stores import conllu
 from residuum import adapt, evaluate_retrieval, extract, load_model, read_corpus, read_pairs
 from residuum.activations.exchange import export_activations
-from residuum.adaptation import AdaptationSettings
 from residuum.samples import sample, sample_text
 from teachers import save_teacher, write_texts
 from tiny import save_model
@@ -45,25 +44,25 @@ COMMANDS = (
     Command("probe", f"probe {{w}}/bert {{w}}/en.conllu --task upos --description-length --no-random-twin {QUICK}"),
     Command(
         "probe-languages",
-        "probe-languages {w}/en.conllu {w}/tr.conllu --model {w}/xlmr --task upos --source en --no-subsets "
+        "probe-languages {w}/xlmr --corpora {w}/en.conllu,{w}/tr.conllu --task upos --source en --no-subsets "
         f"{QUICK}",
     ),
     Command("rank", f"rank {{w}}/bert {{w}}/en.conllu --task upos --methods lca,probeless,random {QUICK}"),
     Command("ablate", f"ablate {{w}}/bert {{w}}/en.conllu --task upos --draws 2 {QUICK}"),
     Command("describe", "describe {w}/bert {w}/en.conllu --neurons 1:2,2:0 --device cpu"),
     Command("prune", "prune {w}/bert --by cka --keep 2 --corpus {w}/en.conllu --device cpu"),
-    Command("trim", "trim {w}/xlmr --text {w}/texts/en.txt"),
-    Command("transfer", f"transfer {{w}}/bert {{w}}/en.conllu --task upos {QUICK}"),
+    Command("trim", "trim {w}/xlmr {w}/texts/en.txt"),
+    Command("transfer", "transfer {w}/bert {w}/en.conllu --task upos --device cpu"),
     Command(
         "finetune",
-        "finetune {w}/bert sentence --data {w}/polarity.tsv --epochs 2 --batch-size 8 --evaluate-every 3 --seeds 2 "
+        "finetune {w}/bert {w}/polarity.tsv --task sentence --epochs 2 --batch-size 8 --evaluate-every 3 --seeds 2 "
         "--freeze bottom:1 --cache-memory 0 --device cpu",
     ),
-    Command("pretrain", "pretrain {w}/pretrain.yaml --device cpu"),
-    Command("distill", "distill {w}/distill.yaml --device cpu"),
+    Command("pretrain", "pretrain --config {w}/pretrain.yaml --device cpu"),
+    Command("distill", "distill --config {w}/distill.yaml --device cpu"),
     Command(
         "adapt",
-        "adapt --source {w}/xlmr --target tr={w}/turkish --task sentence --data {w}/nli --epochs 1 --batch-size 8 "
+        "adapt {w}/xlmr {w}/nli --target tr={w}/turkish --task sentence --epochs 1 --batch-size 8 "
         "--strategy full-source,adapter-source --few-shot 4 --draws 1 --few-shot-epochs 1 --device cpu",
     ),
     Command(
@@ -89,7 +88,6 @@ COMMANDS = (
     Command("study redundancy", f"study redundancy {SMALL}"),
     Command("study transfer-learning", f"study transfer-learning {SMALL}"),
     Command("study distilled", f"study distilled {SMALL} --models {{w}}/other"),
-    Command("study distillation", "study distillation {w}/distill.yaml --tables 4.8 --device cpu"),
     Command("study monolingual", "study monolingual --models {w}/teacher --device cpu", minutes=True),
 )
 
@@ -127,12 +125,13 @@ def _write_adapted(folder: Path) -> None:
         (folder / "nli" / f"{part}-{language}.tsv").write_text(text, encoding="utf-8")
     adapt(
         folder / "xlmr",
-        {"tr": folder / "turkish"},
-        task="sentence",
-        data=folder / "nli",
-        out=folder / "adapted",
+        folder / "nli",
+        "sentence",
+        folder / "adapted",
+        target={"tr": folder / "turkish"},
         strategy="full-source",
-        settings=AdaptationSettings(epochs=1.0, batch_size=8),
+        epochs=1.0,
+        batch_size=8,
         device="cpu",
         progress=False,
     )

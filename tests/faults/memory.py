@@ -47,21 +47,21 @@ COMMANDS = {
     "redundancy": Command(f"redundancy {{w}}/wide {{w}}/en.conllu --task upos {QUICK}"),
     "probe": Command(f"probe {{w}}/wide {{w}}/en.conllu --task upos --no-random-twin {QUICK}"),
     "probe-languages": Command(
-        f"probe-languages {{w}}/en.conllu {{w}}/de.conllu -m {{w}}/wide --task upos --no-subsets {QUICK}"
+        f"probe-languages {{w}}/wide --corpora {{w}}/en.conllu,{{w}}/de.conllu --task upos --no-subsets {QUICK}"
     ),
     "rank": Command(f"rank {{w}}/wide {{w}}/en.conllu --task upos --methods lca,random {QUICK}"),
     "ablate": Command(f"ablate {{w}}/wide {{w}}/en.conllu --task upos --draws 1 {QUICK}"),
     "describe": Command("describe {w}/wide {w}/en.conllu --neurons 1:2 --device cpu"),
     "prune": Command("prune {w}/wide --keep 1 --by cka --corpus {w}/en.conllu --device cpu", 2.5),
-    "trim": Command("trim {w}/wide --text {w}/text.txt", 2.5),
-    "transfer": Command(f"transfer {{w}}/wide {{w}}/en.conllu --task upos {QUICK}", 2.5),
-    "finetune": Command(f"finetune {{w}}/wide upos --data {{w}}/en.conllu {QUICK}", 4.5),
+    "trim": Command("trim {w}/wide {w}/text.txt", 2.5),
+    "transfer": Command("transfer {w}/wide {w}/en.conllu --task upos --device cpu", 2.5),
+    "finetune": Command(f"finetune {{w}}/wide {{w}}/en.conllu --task upos {QUICK}", 4.5),
     "adapt": Command(
-        "adapt --source {w}/wide --language tr --task sentence --data {w}/nli --strategy freeze+0 --epochs 1 "
+        "adapt {w}/wide {w}/nli --language tr --task sentence --strategy freeze+0 --epochs 1 "
         "--batch-size 8 --device cpu",
         6,
     ),
-    "distill": Command("distill {w}/distill.yaml --steps 2 --batch-size 2 --device cpu", 12),
+    "distill": Command("distill --config {w}/distill.yaml --optimiser steps=2 --text batch_size=2 --device cpu", 12),
     "evaluate retrieval": Command("evaluate retrieval {w}/wide {w}/text.txt --translations {w}/text.txt --device cpu"),
     "evaluate perplexity": Command("evaluate perplexity {w}/wide {w}/text.txt --device cpu", 3),
     "study": Command("study similarity --models {w}/wide --device cpu", 0),

@@ -40,5 +40,5 @@ def test_a_forged_run_is_one_line(command, world, tmp_path):
     whole = read_run(out)
     nonsense = {name: pd.DataFrame({"nonsense": ["x"]}) for name in whole.tables}
     write_run(out, replace(whole, summary={"perplexity": "x", "trimming": 3}, tables=nonsense))
-    with pytest.raises(StoreError, match=r"is no whole"):
+    with pytest.raises(StoreError, match=r"is not a complete run of"):
         run()

@@ -17,9 +17,10 @@ from kill_commands import Command
 from kill_snapshots import differences, snapshot
 from typer.main import get_command
 
-from residuum.cli.app import app, evaluate_app, study_app
+from residuum.cli import app, evaluate_app
 from residuum.storage.results import Run, write_run
 from residuum.storage.tensors import write_tensors
+from residuum.studies.running import DOCUMENTS
 
 HARNESS = Path(__file__).parent / "kill.py"
 SILENT = {"verify", "predict"}  # they write no file
@@ -48,9 +49,10 @@ def test_every_long_command_ends_with_the_bits_of_undisturbed_ones():
 def test_every_command_that_writes_is_killed_and_all_but_one_that_takes_minutes_by_default():
     default, every = ([c.words(Path(), Path()) for c in chosen(minutes=minutes)] for minutes in (False, True))
     assert {words[0] for words in default} == set(commands_of(app)) - SILENT - CHAINS
-    for group, name in ((evaluate_app, "evaluate"), (study_app, "study")):
-        assert {words[1] for words in every if words[0] == name} == set(commands_of(group))
-        assert {words[1] for words in default if words[0] == name} == set(commands_of(group)) - MINUTES
+    assert {words[1] for words in every if words[0] == "evaluate"} == set(commands_of(evaluate_app))
+    assert {words[1] for words in default if words[0] == "evaluate"} == set(commands_of(evaluate_app)) - MINUTES
+    assert {words[1] for words in every if words[0] == "study"} == set(DOCUMENTS)
+    assert {words[1] for words in default if words[0] == "study"} == set(DOCUMENTS) - MINUTES
 
 
 @pytest.fixture

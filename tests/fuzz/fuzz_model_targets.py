@@ -12,22 +12,22 @@ from mutations import changed_header, changed_json, changed_unmarked, damaged
 from target_kinds import Target, among_others
 from transformers.utils import logging
 
-from residuum.adaptation.changes import FILE as CHANGE
+from residuum.adaptation.adapted import RECORD, read_record
+from residuum.adaptation.changes import CHANGE_FILE as CHANGE
 from residuum.adaptation.changes import Change, read_change, save_change
-from residuum.adaptation.folders import RECORD, read_record
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.maths.moments import MomentsAccumulator, subtract
 from residuum.maths.profiles import ContextAccumulator
+from residuum.maths.selection import SetScore
 from residuum.models.loading import load_model, load_tokenizer
-from residuum.probing.redundancy_sets import _remembered
-from residuum.shrinking.product import DESCRIPTION, TENSORS, read_classifier
-from residuum.studies.costs import block_parameters
-from residuum.studies.kits import block_count, model_family
-from residuum.training.checkpoints import load_checkpoint, open_run, resume, write_checkpoint
-from residuum.training.optimisation import build_optimiser, trainable_groups
-from residuum.training.processes import Progress, TrainingSettings
+from residuum.probing.minimal_sets import remembered_scores
+from residuum.shrinking.classifier import DESCRIPTION, TENSORS, read_classifier
+from residuum.studies.context import block_count, model_family
+from residuum.studies.running import block_parameters
+from residuum.training.checkpoints import Progress, load_checkpoint, open_run, resume, write_checkpoint
+from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 from teachers import save_teacher, write_texts
 from tiny import save_model
 
@@ -88,7 +88,7 @@ def _products(folder: Path) -> list[Target]:
     description |= {"position": "auto", "pairs": False, "layer": 1, "neurons": 3}
     (folder / DESCRIPTION).write_text(json.dumps(description))
     record = {"version": 1, "strategy": "full", "task": "sentence", "kind": "classification", "classes": ["a", "b"]}
-    record |= {"targets": {"en": "x"}, "keep": None, "max_length": 32}
+    record |= {"targets": {"en": "x"}, "keep_layers": None, "max_length": 32}
     (folder / RECORD).write_text(json.dumps(record))
     save_change(folder, Change(values={"w": torch.ones(2, 2)}))
     read = lambda path: read_classifier(path.parent)  # noqa: E731 - the same for two files
@@ -137,10 +137,10 @@ def _sums(folder: Path) -> list[Target]:
     _save_contexts(contexts.result(), folder / "contexts.safetensors")
     moments.update(words + 1)
     all_moments, all_contexts = moments.result(), contexts.result()
-    (folder / "lca.json").write_text('{"3": 0.5, "10": 0.75}')
+    (folder / "lca.json").write_text('{"3": [0.5, 0.1, 0.01], "10": [0.75, 0.0, 0.01]}')
 
     def search(path: Path) -> None:
-        _remembered(lambda sets: [0.0] * len(sets), path)([np.arange(3)])
+        remembered_scores(lambda sizes: [SetScore(0.0, 0.0, 0.0)] * len(sizes), path)([3])
 
     return [
         among_others(
@@ -165,13 +165,13 @@ def _lessons(folder: Path) -> list[Target]:
     settings = {
         "teacher": str(save_teacher("xlm-roberta", folder / "teacher")),
         "texts": write_texts(folder, "en", "tr"),
-        "students": {"one": {"languages": ["en", "tr"]}},
+        "students": {"one": ["en", "tr"]},
         "shape": {"layers": 1},
         "losses": losses,
         "text": {"batch_size": 3, "held_out": 2, "shuffle_buffer": 8},
         "teacher_cache": str(folder / "cache"),
     }
-    teacher = prepare(read_settings(settings), "cpu").teacher
+    teacher = prepare(read_settings(settings)).teacher
     ids = torch.tensor([[5, 6, 7, 8]])
     batch, positions = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.tensor([1, 2])
     teacher.teach(batch, positions)

@@ -18,17 +18,17 @@ from target_kinds import Target, alone
 from residuum.distillation.preparation import chosen_map
 from residuum.distillation.settings import MeasuredMap
 from residuum.errors import StoreError
-from residuum.evaluation import Retrieval, correlate_alignment
+from residuum.evaluation.correlation import correlate_alignment
+from residuum.evaluation.retrieval import Retrieval
 from residuum.reporting.page import render
-from residuum.reporting.reporting import write_figures
-from residuum.reporting.sections import SECTIONS, section
+from residuum.reporting.report import SECTIONS, section, write_figures
 from residuum.samples import teacher_folder
 from residuum.storage.files import release_folder
 from residuum.storage.results import Result, Run, write_run
-from residuum.studies.kits import Kit
-from residuum.studies.resuming import begin_study, known_by_content, study_config
-from residuum.studies.sample_data import SampleData
-from residuum.studies.scales import named_scale
+from residuum.studies.context import SCALES, StudyContext
+from residuum.studies.data import SampleData
+from residuum.studies.running import begin_study, named_by_content, study_config
+from residuum.studies.settings import StudySettings
 
 
 def run_targets(folder: Path) -> list[Target]:
@@ -161,14 +161,15 @@ def _written(folder: Path, run: Run) -> Path:
 
 def _resumed(folder: Path) -> Target:
     """A study that goes on in a folder whose settings someone wrote."""
-    scale = named_scale("sample")
-    kit = Kit(scale, {"teacher": str(teacher_folder())}, SampleData(scale, 0), folder)
-    config = study_config("similarity", kit)
+    scale = SCALES["sample"]
+    context = StudyContext(scale, {"teacher": str(teacher_folder())}, SampleData(scale, 0), folder)
+    settings = StudySettings("similarity", folder)
+    config = study_config(settings, context)
     folder.mkdir()
 
     def resume(path: Path) -> None:
         try:
-            begin_study(folder, study_config("similarity", known_by_content(kit)), fresh=False)
+            begin_study(folder, study_config(settings, named_by_content(context)), fresh=False)
         finally:
             release_folder(folder)
 

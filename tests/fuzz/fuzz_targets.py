@@ -19,15 +19,16 @@ from target_kinds import Target, alone, among_others, in_a_child
 from made_stores import known_data
 from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.store import ActivationStore, shard_path
-from residuum.adaptation.files import read_transfer
+from residuum.adaptation.corpora import read_transfer
 from residuum.corpus import read_corpus, read_parallel
-from residuum.corpus.streams import text_lines
 from residuum.corpus.tasks import read_task
+from residuum.corpus.text_files import text_lines
 from residuum.distillation.settings import read_settings
 from residuum.evaluation.pairs import read_pairs
+from residuum.settings import read_record
 from residuum.storage.files import checksum, read_json, write_json
 from residuum.storage.results import Run, finished_run, write_run
-from residuum.training.pretraining_settings import read_config
+from residuum.training.settings import PretrainSettings
 
 CONLLU = (
     "# sent_id = s1\n# text = Im Haus ist es.\n1-2\tIm\t_\t_\t_\t_\t_\t_\t_\t_\n"
@@ -41,6 +42,13 @@ TSV = "sentence1\tsentence2\tlabel\nA man\tA dog\t0\nIt rains\tSun\t1\n"
 CSV = 'id,text,score\n1,"a, b",0.5\n2,"c ""d""",1.5\n'
 RECORDS = [{"tokens": ["a", "b"], "tags": [0, 1], "label": 1}, {"tokens": ["c"], "tags": [1], "label": 0}]
 CHOICES = [{"context": "It rains.", "question": "Why?", "choice1": "clouds", "choice2": "sun", "label": 1}]
+
+
+def read_pretraining(path):
+    """The settings of `pretrain` from a YAML file."""
+    return read_record(PretrainSettings, path, out="out")
+
+
 PRETRAIN = """name: m
 text: {en: [a.txt], de: ["${HOME}/b.txt"]}
 pairs: [{languages: [en, de], files: [a.en, a.de], weight: 2.0}]
@@ -51,7 +59,7 @@ evaluation: {every: 5, retrieval: {en-de: {files: [x, y]}}}
 """
 DISTILL = """teacher: t
 texts: {en: a.txt, de: b.txt}
-students: {one: {languages: [en]}, two: {languages: [de, en]}}
+students: {one: [en], two: [de, en]}
 shape: {layers: 2, hidden_size: 8}
 losses: {soft: 0.5, mlm: 0.5}
 layer_map: [1, 2]
@@ -148,9 +156,9 @@ def _settings(folder: Path) -> list[Target]:
         b"[",
     )
     return [
-        alone(folder / "pretrain.yaml", PRETRAIN.encode(), read_config, "pretrain settings", words),
+        alone(folder / "pretrain.yaml", PRETRAIN.encode(), read_pretraining, "pretrain settings", words),
         alone(folder / "distill.yaml", DISTILL.encode(), read_settings, "distill settings", words),
-        _as_json(folder / "pretrain.json", read_config, "pretrain settings, changed", PRETRAIN),
+        _as_json(folder / "pretrain.json", read_pretraining, "pretrain settings, changed", PRETRAIN),
         _as_json(folder / "distill.json", read_settings, "distill settings, changed", DISTILL),
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from fuzz_targets import DISTILL, PRETRAIN
+from fuzz_targets import DISTILL, PRETRAIN, read_pretraining
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ from residuum.errors import ResiduumError, SettingError, StoreError
 from residuum.storage.files import read_json
 from residuum.storage.schemas import read_yaml
 from residuum.storage.tensors import read_tensors, write_tensors
-from residuum.training.pretraining_settings import read_config
 
 NAMES = st.text(max_size=8) | st.sampled_from(["../x", "/etc/passwd", "layer-0", "a\0b", "__metadata__"])
 VALUES = st.recursive(
@@ -30,7 +29,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
-READERS = {"pretrain": (PRETRAIN, read_config), "distill": (DISTILL, read_settings)}
+READERS = {"pretrain": (PRETRAIN, read_pretraining), "distill": (DISTILL, read_settings)}
 SIZES = st.integers(-2, 9) | st.sampled_from([2**31, 2**63, 2**64, 10**30])
 FACTS = st.fixed_dictionaries(
     {

@@ -17,25 +17,25 @@ from safetensors.numpy import load_file, save_file
 from made_stores import known_data
 from residuum.activations import foreign
 from residuum.activations.exchange import export_activations, import_activations
-from residuum.adaptation.files import read_part
-from residuum.adaptation.folders import read_record
+from residuum.adaptation.adapted import read_record
+from residuum.adaptation.corpora import read_part
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
 from residuum.corpus import read_corpus
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.maths.moments import MomentsAccumulator
 from residuum.maths.profiles import ContextAccumulator
+from residuum.maths.selection import SetScore
 from residuum.models.loading import load_model
-from residuum.probing.redundancy_sets import _remembered
-from residuum.shrinking.product import read_classifier
+from residuum.probing.minimal_sets import remembered_scores
+from residuum.shrinking.classifier import read_classifier
 from residuum.storage import compression as packed
 from residuum.storage.compression import arrow_bytes
 from residuum.storage.files import checksum, write_json
 from residuum.storage.results import Run, read_run, write_run
-from residuum.studies.costs import block_parameters
-from residuum.studies.kits import block_count, model_family
-from residuum.training.checkpoints import open_run, resume, write_checkpoint
-from residuum.training.optimisation import build_optimiser, trainable_groups
-from residuum.training.processes import Progress, TrainingSettings
+from residuum.studies.context import block_count, model_family
+from residuum.studies.running import block_parameters
+from residuum.training.checkpoints import Progress, open_run, resume, write_checkpoint
+from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 
 NONSENSE = ("[", "[]", '"a"', "\xff", "[" * 100_000)
 
@@ -303,13 +303,14 @@ def test_an_optimiser_that_does_not_fit_is_refused_by_the_tensor(begun, change, 
 def test_scores_of_a_search_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "lca.json").write_text(content)
     with pytest.raises(StoreError, match=r"lca\.json"):
-        _remembered(lambda sets: [0.0 for _ in sets], tmp_path / "lca.json")
+        remembered_scores(lambda sizes: [], tmp_path / "lca.json")
 
 
 def test_scores_of_a_search_are_found_again(tmp_path):
-    (tmp_path / "lca.json").write_text('{"3": 0.5}')
-    scorer = _remembered(lambda sets: [0.25 for _ in sets], tmp_path / "lca.json")
-    assert scorer([np.arange(3), np.arange(4)]) == [0.5, 0.25]
+    (tmp_path / "lca.json").write_text('{"3": [0.5, 0.1, 0.01]}')
+    new = SetScore(0.25, 0.0, 0.0)
+    scorer = remembered_scores(lambda sizes: [new for _ in sizes], tmp_path / "lca.json")
+    assert scorer([3, 4]) == [SetScore(0.5, 0.1, 0.01), new]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_a_folder_of_another_format_version_is_refused_by_its_number(tmp_path, f
 
 def test_activations_are_not_exported_to_an_address(tmp_path):
     store = known_data(n_sentences=2).store(tmp_path / "acts")
-    with pytest.raises(SettingError, match="s3://bucket/x.npz is an address; expected a file on this machine"):
+    with pytest.raises(SettingError, match="s3://bucket/x.npz is an address; expected a local file"):
         export_activations(store, "s3://bucket/x.npz")
     assert export_activations(store, f"file://{tmp_path}/x.npz") == tmp_path / "x.npz"
     assert (tmp_path / "x.npz").exists()

@@ -21,12 +21,11 @@ from residuum.corpus import read_corpus
 from residuum.corpus import text_files as files
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.models.loading import load_model, parse_layers
-from residuum.shrinking.product import read_classifier
+from residuum.shrinking.classifier import read_classifier
 from residuum.storage import compression as packed
 from residuum.storage.files import read_json, write_json
 from residuum.storage.results import Run, read_run, write_run
-from residuum.training.checkpoints import load_checkpoint, open_run, write_checkpoint
-from residuum.training.processes import Progress
+from residuum.training.checkpoints import Progress, load_checkpoint, open_run, write_checkpoint
 
 
 def refused(path, **options):
@@ -240,7 +239,7 @@ def test_progress_of_a_training_that_lies_is_refused(tmp_path):
     for value, said in (
         ({"version": 1, "step": "one"}, "step: found 'one'"),
         ({"version": 1, "steps": 1}, "'steps' is not known"),
-        ({"version": 1, "pending": {"loss": [1.0]}}, "no pairs of a sum and a weight"),
+        ({"version": 1, "pending": {"loss": [1.0]}}, "not pairs of a sum and a weight"),
         ({"version": 7, "step": 1}, "has format version 7; this residuum reads version 1"),
         ({"step": 1}, "has format version None; this residuum reads version 1"),
         ([], "list of 0"),

@@ -4,7 +4,7 @@ import pytest
 from residuum.errors import DataError, SettingError
 from residuum.maths.description_length import description_lengths
 from residuum.maths.features import ShardedFeatures
-from residuum.maths.probing import Probe, Recipe, train_probes
+from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target, number_target
 
 RNG = np.random.default_rng(0)
@@ -12,7 +12,7 @@ X = RNG.standard_normal((3000, 12)).astype(np.float32)
 LEARNABLE = class_target([str(v) for v in (3 * X[:, :4]).argmax(axis=1)])
 RANDOM = class_target([str(v) for v in RNG.integers(0, 4, len(X))])
 TARGETS = {"learnable": LEARNABLE, "random": RANDOM}
-RECIPE = Recipe(epochs=30, learning_rate=1e-2)
+RECIPE = PaperRecipe(epochs=30, learning_rate=1e-2)
 
 
 def test_learnable_labels_are_compressed_and_random_labels_are_not():

@@ -12,7 +12,7 @@ from residuum.maths.clustering import cluster_neurons, neuron_correlation
 from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, info_nce, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
 from residuum.maths.probe_scores import pearson_score, selectivity
-from residuum.maths.probing import Probe, Recipe, train_probes
+from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.rankings import (
     Ranking,
     gaussian_ranking,
@@ -261,7 +261,7 @@ def test_the_scale_of_weights_means_nothing_to_lca(seed, a):
 def test_a_standardised_probe_learns_the_same_at_every_scale(seed, exponent):
     x, target = knowing(seed).astype(np.float32), class_target([str(c) for c in CLASSES])
     scaled = (x * np.float32(10.0**exponent)).astype(np.float32)
-    recipe = Recipe(epochs=3, batch_size=16, learning_rate=0.05, standardize=True)
+    recipe = PaperRecipe(epochs=3, batch_size=16, learning_rate=0.05, standardize=True)
     first, second = (train_probes(own, {"task": target}, [Probe("task")], recipe)[0] for own in (x, scaled))
     np.testing.assert_allclose(second.weight, first.weight, atol=1e-3)
     np.testing.assert_array_equal(second.predict(scaled), first.predict(x))
@@ -272,7 +272,9 @@ def test_a_standardised_probe_learns_the_same_at_every_scale(seed, exponent):
 def test_a_plain_probe_stays_finite_at_every_scale(seed, exponent):
     x = (knowing(seed) * 10.0**exponent).astype(np.float32)
     target = class_target([str(c) for c in CLASSES])
-    (probe,) = train_probes(x, {"task": target}, [Probe("task", l1=1e-5, l2=1e-5)], Recipe(epochs=2, batch_size=16))
+    (probe,) = train_probes(
+        x, {"task": target}, [Probe("task", l1=1e-5, l2=1e-5)], PaperRecipe(epochs=2, batch_size=16)
+    )
     assert np.isfinite(probe.weight).all()
     assert np.isfinite(probe.log_probabilities(x)).all()
     assert set(probe.predict(x).tolist()) <= {0, 1, 2}

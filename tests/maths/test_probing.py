@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import ShardedFeatures
 from residuum.maths.probing import (
+    PaperRecipe,
     Probe,
-    Recipe,
     battery_bytes,
     initial_parameters,
     predict_probes,
@@ -19,7 +19,7 @@ from residuum.maths.probing import (
 from residuum.maths.targets import Target, class_target, control_task, number_target
 
 ELASTIC = {} if parse(sklearn.__version__) >= parse("1.8") else {"penalty": "elasticnet"}  # told by l1_ratio since
-FULL_BATCH = Recipe(epochs=5000, batch_size=10_000, learning_rate=1e-3)
+FULL_BATCH = PaperRecipe(epochs=5000, batch_size=10_000, learning_rate=1e-3)
 
 
 def tagged_words(n_words=600, n_neurons=20, n_classes=4, seed=0, noise=0.5):
@@ -43,7 +43,7 @@ def test_against_sklearn_saga_elastic_net_at_convergence():
     x, target = tagged_words(n_words=300, n_neurons=10, n_classes=3)
     grid = [Probe("tag", l1=l1, l2=l2) for l1, l2 in [(1e-2, 1e-2), (2e-2, 5e-3), (1e-3, 2e-2)]]
     for probe in train_probes(x, {"tag": target}, grid, FULL_BATCH):
-        l1, l2 = probe.probe.l1, probe.probe.l2
+        l1, l2 = probe.penalty
         # sklearn minimises C Σ loss + (1 − ρ)/2 ‖w‖² + ρ ‖w‖₁; divided by n C that is our objective with
         # λ1 = ρ / (n C) and λ2 = (1 − ρ) / (2 n C).
         strength = l1 + 2 * l2
@@ -71,6 +71,7 @@ def test_regression_against_sklearn_ridge_at_convergence():
 def straightforward_loop(x, values, n_classes, probe, recipe):
     """What everybody writes: a linear layer, cross-entropy, the penalty, autograd, Adam; one probe."""
     columns = slice(None) if probe.neurons is None else probe.neurons
+    l1, l2 = (1e-5 if penalty is None else penalty for penalty in (probe.l1, probe.l2))
     features, truth = torch.from_numpy(x[:, columns]), torch.from_numpy(values)
     start = initial_parameters(probe.seed, n_classes, features.shape[1])
     weight, bias = (torch.tensor(part, requires_grad=True) for part in start)
@@ -79,7 +80,7 @@ def straightforward_loop(x, values, n_classes, probe, recipe):
         for rows in torch.from_numpy(word_order(probe.seed, epoch, len(x))).split(recipe.batch_size):
             loss = torch.nn.functional.cross_entropy(features[rows] @ weight.T + bias, truth[rows])
             optimiser.zero_grad()
-            (loss + probe.l1 * weight.abs().sum() + probe.l2 * weight.pow(2).sum()).backward()
+            (loss + l1 * weight.abs().sum() + l2 * weight.pow(2).sum()).backward()
             optimiser.step()
     return weight.detach().numpy(), bias.detach().numpy()
 
@@ -87,7 +88,7 @@ def straightforward_loop(x, values, n_classes, probe, recipe):
 def test_against_the_straightforward_loop_over_whole_epochs():
     x, target = tagged_words()
     probes = [Probe("tag"), Probe("tag", slice(5, 15), 1e-3, 1e-2, seed=2), Probe("tag", np.array([7, 0, 3]))]
-    recipe = Recipe(epochs=4)
+    recipe = PaperRecipe(epochs=4)
     for probe, trained in zip(probes, train_probes(x, {"tag": target}, probes, recipe), strict=True):
         weight, bias = straightforward_loop(x, target.values, 4, probe, recipe)
         np.testing.assert_allclose(trained.weight, weight, atol=1e-5)
@@ -111,7 +112,7 @@ def mixed_targets(x, target):
 def test_a_battery_learns_what_each_probe_learns_alone(penalty, standardize):
     x, target = tagged_words()
     targets = mixed_targets(x, target)
-    recipe = Recipe(epochs=3, penalty=penalty, standardize=standardize)
+    recipe = PaperRecipe(epochs=3, penalty=penalty, standardize=standardize)
     battery = mixed_battery()
     together = train_probes(x, targets, battery, recipe)
     for probe, trained in zip(battery, together, strict=True):
@@ -125,7 +126,9 @@ def test_a_battery_learns_what_each_probe_learns_alone(penalty, standardize):
 def test_weights_stand_beside_the_global_numbers_of_their_neurons():
     x, target = tagged_words(n_words=2000)
     chosen = np.array([15, 2, 18, 5])
-    trained = train_probes(x, {"tag": target}, [Probe("tag", chosen), Probe("tag", slice(2, 6))], Recipe(epochs=30))
+    trained = train_probes(
+        x, {"tag": target}, [Probe("tag", chosen), Probe("tag", slice(2, 6))], PaperRecipe(epochs=30)
+    )
     assert trained[0].neurons.tolist() == [15, 2, 18, 5]
     assert trained[1].neurons.tolist() == [2, 3, 4, 5]
     mass = np.abs(trained[0].weight).sum(axis=0)
@@ -136,7 +139,7 @@ def test_probes_learn_the_tag_and_not_from_neurons_that_do_not_know_it():
     x, target = tagged_words(n_words=4000)
     train, test = slice(0, 3000), slice(3000, None)
     labels = {"tag": Target(target.values[train], target.classes)}
-    trained = train_probes(x[train], labels, [Probe("tag"), Probe("tag", slice(8, 20))], Recipe(epochs=30))
+    trained = train_probes(x[train], labels, [Probe("tag"), Probe("tag", slice(8, 20))], PaperRecipe(epochs=30))
     knowing, ignorant = [np.mean(p == target.values[test]) for p in predict_probes(trained, x[test])]
     majority = np.bincount(target.values[test]).max() / 1000
     assert knowing > 0.8
@@ -145,7 +148,7 @@ def test_probes_learn_the_tag_and_not_from_neurons_that_do_not_know_it():
 
 def test_the_same_seed_repeats_and_another_seed_differs():
     x, target = tagged_words()
-    runs = train_probes(x, {"tag": target}, [Probe("tag", seed=s) for s in (3, 3, 4)], Recipe(epochs=2))
+    runs = train_probes(x, {"tag": target}, [Probe("tag", seed=s) for s in (3, 3, 4)], PaperRecipe(epochs=2))
     assert np.array_equal(runs[0].weight, runs[1].weight)
     assert not np.allclose(runs[0].weight, runs[2].weight, atol=1e-3)
 
@@ -153,7 +156,7 @@ def test_the_same_seed_repeats_and_another_seed_differs():
 def test_a_strong_l1_penalty_silences_neurons():
     x, target = tagged_words()
     grid = [Probe("tag", l1=l1) for l1 in (0.0, 1e-1)]
-    free, sparse = train_probes(x, {"tag": target}, grid, Recipe(epochs=300))
+    free, sparse = train_probes(x, {"tag": target}, grid, PaperRecipe(epochs=300))
     assert np.mean(np.abs(sparse.weight) < 5e-3) > 0.5 > np.mean(np.abs(free.weight) < 5e-3)
 
 
@@ -161,7 +164,7 @@ def test_standardising_makes_probes_blind_to_scale_and_shift():
     x, target = tagged_words()
     rng = np.random.default_rng(1)
     moved = x * rng.uniform(0.1, 50, 20).astype(np.float32) + rng.normal(size=20).astype(np.float32)
-    recipe = Recipe(epochs=5, standardize=True)
+    recipe = PaperRecipe(epochs=5, standardize=True)
     predictions = [
         predict_probes(train_probes(data, {"tag": target}, [Probe("tag")], recipe), data)[0] for data in (x, moved)
     ]
@@ -177,8 +180,8 @@ def shards_of(x, lengths, window):
 @pytest.mark.parametrize("probes", [[Probe("tag")], [Probe("tag", np.array([1, 4, 6]))]])
 def test_one_shard_in_one_window_is_the_same_as_an_array(probes):
     x, target = tagged_words()
-    expected = train_probes(x, {"tag": target}, probes)[0]
-    found = train_probes(shards_of(x, [600], 600), {"tag": target}, probes)[0]
+    expected = train_probes(x, {"tag": target}, probes, PaperRecipe())[0]
+    found = train_probes(shards_of(x, [600], 600), {"tag": target}, probes, PaperRecipe())[0]
     np.testing.assert_allclose(found.weight, expected.weight, atol=1e-6)
 
 
@@ -187,8 +190,8 @@ def test_streaming_small_windows_reaches_the_accuracy_of_one_array():
     probes = [Probe("tag"), Probe("tag", slice(0, 8), seed=1)]
     streamed = shards_of(x, [700, 300, 1000, 1500, 500], 1200)
     for whole, parts in zip(
-        predict_probes(train_probes(x, {"tag": target}, probes), x),
-        predict_probes(train_probes(streamed, {"tag": target}, probes), streamed),
+        predict_probes(train_probes(x, {"tag": target}, probes, PaperRecipe()), x),
+        predict_probes(train_probes(streamed, {"tag": target}, probes, PaperRecipe()), streamed),
         strict=True,
     ):
         assert np.mean(parts == target.values) == pytest.approx(np.mean(whole == target.values), abs=0.01)
@@ -197,7 +200,7 @@ def test_streaming_small_windows_reaches_the_accuracy_of_one_array():
 def test_read_only_features_are_enough():
     x, target = tagged_words()
     x.flags.writeable = False
-    assert len(train_probes(x, {"tag": target}, [Probe("tag")], Recipe(epochs=1))) == 1
+    assert len(train_probes(x, {"tag": target}, [Probe("tag")], PaperRecipe(epochs=1))) == 1
 
 
 def test_probabilities_add_up_and_agree_with_predictions():
@@ -210,7 +213,7 @@ def test_probabilities_add_up_and_agree_with_predictions():
 
 def test_ablation_keeps_only_the_named_neurons():
     x, target = tagged_words()
-    (probe,) = train_probes(x, {"tag": target}, [Probe("tag", slice(4, 12))])
+    (probe,) = train_probes(x, {"tag": target}, [Probe("tag", slice(4, 12))], PaperRecipe())
     ablated = probe.keeping(np.array([5, 11, 0]))
     expected = x[:, [5, 11]] @ probe.weight[:, [1, 7]].T + probe.bias
     np.testing.assert_allclose(ablated.logits(x), expected, atol=1e-5)
@@ -219,10 +222,10 @@ def test_ablation_keeps_only_the_named_neurons():
 def test_the_memory_estimate_counts_features_and_weights():
     x, target = tagged_words()
     everything, few = [Probe("tag")], [Probe("tag", np.arange(3), seed=s) for s in range(2)]
-    assert battery_bytes(x, {"tag": target}, everything) == 4 * (600 * 20 + 6 * 4 * 21)
-    assert battery_bytes(x, {"tag": target}, few) == 4 * (600 * 20 + 600 * 3 + 6 * 2 * 4 * 4)
+    assert battery_bytes(x, {"tag": target}, everything, PaperRecipe()) == 4 * (600 * 20 + 6 * 4 * 21)
+    assert battery_bytes(x, {"tag": target}, few, PaperRecipe()) == 4 * (600 * 20 + 600 * 3 + 6 * 2 * 4 * 4)
     streamed = shards_of(x, [100] * 6, 250)
-    assert battery_bytes(streamed, {"tag": target}, everything) == 4 * (100 * 20 + 250 * 20 + 6 * 4 * 21)
+    assert battery_bytes(streamed, {"tag": target}, everything, PaperRecipe()) == 4 * (100 * 20 + 250 * 20 + 6 * 4 * 21)
 
 
 @pytest.mark.parametrize(
@@ -247,13 +250,13 @@ def test_impossible_probes_are_explained(probe, message):
 @pytest.mark.parametrize("rate", [0.0, -1.0, np.nan, np.inf])
 def test_impossible_learning_rates_are_explained(rate):
     with pytest.raises(SettingError, match="must be positive and finite"):
-        Recipe(learning_rate=rate)
+        PaperRecipe(learning_rate=rate)
 
 
 def test_weights_that_run_away_are_an_error_and_no_result():
     x, target = tagged_words()
     with pytest.raises(DataError, match="not finite after training with the learning rate 1e\\+39; lower it"):
-        train_probes(x, {"tag": target}, [Probe("tag")], Recipe(epochs=1, learning_rate=1e39))
+        train_probes(x, {"tag": target}, [Probe("tag")], PaperRecipe(epochs=1, learning_rate=1e39))
 
 
 def test_bad_data_is_explained():
@@ -277,7 +280,7 @@ def test_bad_data_is_explained():
     holed[7, 7] = np.nan
     with pytest.raises(DataError, match="Word 7 has a NaN"):
         train_probes(holed, {"tag": target}, probes)
-    trained = train_probes(x, {"tag": target}, probes, Recipe(epochs=1))
+    trained = train_probes(x, {"tag": target}, probes, PaperRecipe(epochs=1))
     with pytest.raises(DataError, match="test set is empty"):
         predict_probes(trained, x[:0])
     with pytest.raises(DataError, match="have 19 neurons, the probe learnt from 20"):
@@ -294,4 +297,4 @@ def test_bad_data_is_explained():
 )
 def test_impossible_recipes_are_explained(settings, message):
     with pytest.raises(SettingError, match=message):
-        Recipe(**settings)
+        PaperRecipe(**settings)

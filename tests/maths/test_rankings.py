@@ -10,6 +10,7 @@ from sklearn.metrics import jaccard_score
 from residuum.errors import DataError, SettingError
 from residuum.maths.class_sums import class_sums
 from residuum.maths.rankings import (
+    beats_random,
     intersection_over_union,
     iou_ranking,
     lca_class_rankings,
@@ -17,6 +18,7 @@ from residuum.maths.rankings import (
     mean_difference_ranking,
     probeless_ranking,
     random_ranking,
+    random_rankings,
     rank_by,
     ranking_agreement,
     standardised_differences,
@@ -159,6 +161,16 @@ def test_a_constant_neuron_never_fires():
 
 def test_equal_scores_stand_in_the_order_of_the_neurons():
     assert rank_by(np.array([1.0, 2.0, 1.0, 2.0])).order.tolist() == [1, 3, 0, 2]
+
+
+def test_a_score_beats_random_orders_only_beyond_their_spread():
+    assert beats_random(0.9, [0.5, 0.52, 0.48])
+    assert not beats_random(0.53, [0.5, 0.52, 0.48])
+    assert not beats_random(0.56, [0.5, 0.501, 0.499], standard_error=0.04), "few test words prove little"
+    with pytest.raises(SettingError, match="two or more"):
+        beats_random(0.9, [0.5])
+    orders = [tuple(ranking.order) for ranking in random_rankings(50, np.random.default_rng(0), 4)]
+    assert len(set(orders)) == 4
 
 
 def test_random_rankings_repeat_with_the_generator():

@@ -3,15 +3,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residuum.errors import SettingError
+from residuum.errors import DataError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.selection import (
+    SetScore,
     growing_sizes,
     keep_share,
     layer_subsets,
     layers_up_to,
     lowest_sufficient_layer,
     minimal_set,
+    sentence_folds,
+    set_score,
+    set_score_of,
+    smallest_sufficient_set,
     sufficient_classes,
     sufficient_layers,
     top_and_bottom,
@@ -107,3 +112,79 @@ def test_bad_settings_are_explained():
         keep_share(0.9, 1.5)
     with pytest.raises(SettingError, match="at most 0.5"):
         top_and_bottom(np.arange(10), 0.7)
+
+
+def sentences_right(rng, accuracy, sizes):
+    return rng.binomial(sizes, accuracy).astype(float)
+
+
+def test_a_candidate_as_good_as_the_oracle_is_sufficient_and_a_much_worse_one_is_not():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(5, 30, 400)
+    oracle = sentences_right(rng, 0.9, sizes)
+    assert set_score(oracle, oracle, sizes, keep=1.0).sufficient
+    assert set_score(oracle, oracle, sizes, keep=1.0).excess == 0
+    assert not set_score(oracle, oracle * 0.9, sizes, keep=0.99).sufficient
+
+
+def test_the_error_of_a_paired_difference_against_resampled_sentences():
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(5, 30, 300)
+    oracle = sentences_right(rng, 0.9, sizes)
+    candidate = np.minimum(sentences_right(rng, 0.88, sizes), sizes)
+    found = set_score(oracle, candidate, sizes, keep=0.98)
+    draws = [rng.integers(300, size=300) for _ in range(3000)]
+    values = [(0.98 * oracle[i].sum() - candidate[i].sum()) / sizes[i].sum() for i in draws]
+    assert found.standard_error == pytest.approx(np.std(values), rel=0.08)
+    assert found.excess == pytest.approx(np.mean(values), abs=1e-3)
+
+
+def test_a_jackknife_of_any_metric_agrees_with_the_counts():
+    rng = np.random.default_rng(2)
+    sizes = rng.integers(5, 30, 300)
+    oracle, candidate = sentences_right(rng, 0.9, sizes), sentences_right(rng, 0.88, sizes)
+    found = set_score_of(lambda s: (oracle[s].sum() / sizes[s].sum(), candidate[s].sum() / sizes[s].sum()), 300, 0.99)
+    expected = set_score(oracle, candidate, sizes, 0.99)
+    assert found.score == pytest.approx(expected.score)
+    assert found.excess == pytest.approx(expected.excess)
+    assert found.standard_error == pytest.approx(expected.standard_error, rel=0.3)
+
+
+def test_one_sentence_has_no_error_and_never_refuses_a_candidate():
+    assert set_score(np.array([5.0]), np.array([1.0]), np.array([6]), 0.99).standard_error == np.inf
+
+
+@pytest.mark.parametrize("needed", [1, 7, 63, 400])
+def test_the_smallest_sufficient_set_is_found_within_its_resolution_and_was_measured(needed):
+    order, measured = np.random.default_rng(3).permutation(500), []
+
+    def measure(sets):
+        measured.extend(len(own) for own in sets)
+        return [SetScore(len(own) / 500, float(needed - len(own)), 0.5) for own in sets]
+
+    found = smallest_sufficient_set(order, measure)
+    assert needed <= len(found.neurons) <= needed + max(needed // 20, 1)
+    assert np.array_equal(found.neurons, order[: len(found.neurons)])
+    assert len(found.neurons) in measured
+    assert len(measured) == len(set(measured)), "no size is measured twice"
+
+
+def test_no_sufficient_set_gives_all_neurons():
+    found = smallest_sufficient_set(np.arange(40), lambda sets: [SetScore(0.1, 1.0, 0.0) for _ in sets])
+    assert not found.sufficient
+    assert len(found.neurons) == 40
+
+
+def test_folds_hold_whole_sentences_and_do_not_depend_on_the_order_of_examples():
+    rng = np.random.default_rng(4)
+    sentences = np.repeat(np.arange(60), rng.integers(1, 20, 60))
+    folds = sentence_folds(sentences, 5)
+    assert all(len(set(folds[sentences == s])) == 1 for s in range(60))
+    sizes = np.bincount(folds)
+    assert sizes.max() - sizes.min() <= 20
+    order = rng.permutation(len(sentences))
+    assert np.array_equal(sentence_folds(sentences[order], 5), folds[order])
+    with pytest.raises(SettingError, match="cannot be cut into 61 folds"):
+        sentence_folds(sentences, 61)
+    with pytest.raises(DataError, match="the same sentences"):
+        set_score(np.ones(3), np.ones(2), np.ones(3, int))

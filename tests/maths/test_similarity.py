@@ -398,7 +398,7 @@ class TestMessages:
             similarity(np.eye(3), np.eye(3), "ckas")
 
     def test_option_of_another_measure(self):
-        with pytest.raises(SettingError, match="cka has no option top_k; expected none"):
+        with pytest.raises(SettingError, match="cka has no option top_k; expected standardize"):
             similarity(np.eye(3), np.eye(3), "cka", top_k=2)
 
     def test_measure_that_moments_cannot_give(self):
@@ -429,3 +429,48 @@ class TestMessages:
     def test_variance_out_of_range(self, variance):
         with pytest.raises(SettingError, match="expected a share"):
             similarity(*layers("random"), "svcca", variance=variance)
+
+
+class TestOutlierNeurons:
+    """A neuron with nearly all of the variance, as decoders have."""
+
+    @staticmethod
+    def layers(scale: float) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(0)
+        shared = rng.standard_normal((400, 1))
+        x, y = rng.standard_normal((2, 400, 12))
+        x[:, :1], y[:, :1] = scale * shared, scale * shared
+        return x, y
+
+    def test_it_decides_cka_unless_neurons_are_standardised(self):
+        x, y = self.layers(100.0)
+        assert similarity(x, y, "cka") > 0.99
+        assert similarity(x, y, "cka", standardize=True) < 0.2
+        assert similarity(x, y, "procrustes", standardize=True) < similarity(x, y, "procrustes") - 0.3
+
+    @pytest.mark.parametrize("measure", ["cka", "procrustes"])
+    def test_against_standardised_arrays(self, measure):
+        x, y = self.layers(3.0)
+        scaled = [(a - a.mean(0)) / a.std(0) for a in (x, y)]
+        assert similarity(x, y, measure, standardize=True) == pytest.approx(similarity(*scaled, measure), abs=1e-12)
+
+    def test_debiased_cka_cannot_be_standardised_and_says_so(self):
+        moments = accumulated(*self.layers(3.0))
+        with pytest.raises(SettingError, match="cka_debiased needs the norms of raw neurons"):
+            similarity_matrices(moments, ["cka", "cka_debiased"], standardize=True)
+
+    def test_the_spread_of_variance_is_that_of_the_covariance(self):
+        x, _ = self.layers(100.0)
+        layer = accumulated(x, x).layer(0)
+        variances = x.var(axis=0)
+        assert layer.top_neuron == (0, pytest.approx(variances[0] / variances.sum()))
+        values = np.linalg.eigvalsh(np.cov(x.T))
+        assert layer.effective_rank == pytest.approx(values.sum() ** 2 / (values**2).sum())
+        white = accumulated(np.eye(8)[np.arange(64) % 8], np.eye(8)[np.arange(64) % 8]).layer(0)
+        assert white.effective_rank == pytest.approx(7)  # one-hot rows: the constant direction is gone
+
+
+def accumulated(x: np.ndarray, y: np.ndarray) -> Moments:
+    accumulator = MomentsAccumulator([x.shape[1], y.shape[1]])
+    accumulator.update([x, y])
+    return accumulator.result()

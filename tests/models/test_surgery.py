@@ -34,6 +34,7 @@ SINGLE = [family for family in FAMILIES if family not in PAIRED]
         ({"keep": "bottom:1"}, [1]),
         ({"keep": "alternate"}, [1, 3, 5]),
         ({"keep": "6,1"}, [1, 6]),
+        ({"drop": "last"}, [1, 2, 3, 4, 5]),
     ],
 )
 def test_layers_are_named_by_position(choice, kept):
@@ -47,10 +48,10 @@ def test_layers_are_named_by_position(choice, kept):
         ({"drop": "top:1", "keep": "top:1"}, "give exactly one"),
         ({"drop": "top:7"}, "names 7 layers; the model has 1–6"),
         ({"drop": "top:6"}, "leaves none of the 6 layers"),
-        ({"drop": "0"}, "names layer 0; the model has layers 1–6"),
-        ({"keep": "5-7"}, "names layer 7"),
-        ({"drop": "middle"}, "Cannot read the layers 'middle'; write top:6"),
-        ({"drop": "5-4"}, "names layer 0"),
+        ({"drop": "0"}, "names layer 0, the embeddings, which stay; the model has layers 1–6"),
+        ({"keep": "5-7"}, "Layer 7 does not exist"),
+        ({"drop": "middle"}, "Cannot read layers 'middle'"),
+        ({"drop": "5-4"}, "No layer was named"),
     ],
 )
 def test_layers_that_do_not_exist_are_named(choice, message):

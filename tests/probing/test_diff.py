@@ -3,7 +3,6 @@
 import shutil
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,21 +11,17 @@ import pytest
 from labelled_text import labelled_text
 
 import residuum
-from residuum.comparison.estimates import Plan
+from residuum.activations.correlation import clustering_bytes
+from residuum.comparison.estimates import ComparisonPlan
 from residuum.corpus import Corpus
 from residuum.engine import run_tasks
 from residuum.errors import MemoryLimitError, ModelError, StoreError
-from residuum.maths.probing import Recipe
 from residuum.models.loading import Model
-from residuum.probing import diff_work as work
-from residuum.probing.diff import diff
-from residuum.probing.diff_loads import clustering_load, probing_load, similarity_load
-from residuum.probing.diff_probing import steps_at_once
-from residuum.probing.diff_settings import Settings
-from residuum.probing.diff_texts import read_texts
+from residuum.probing.diff import diff, steps_at_once
+from residuum.probing.diff_tables import probe_tasks
 
-RECIPE = Recipe(epochs=1, batch_size=64, learning_rate=0.01)
-QUICK = {"seeds": 1, "recipe": RECIPE, "groups": 2, "thresholds": (0.3, 0.7), "shares": (0.1,), "workers": 1}
+PAPER = {"recipe": "paper", "seeds": 1, "epochs": 1, "batch_size": 64, "learning_rate": 0.01}
+QUICK = {**PAPER, "by": "lca", "groups": 2, "thresholds": (0.3, 0.7), "shares": (0.1,), "workers": 1}
 TASKS = ("upos", "length", "some")
 
 
@@ -118,7 +113,7 @@ def test_the_layers_that_pruning_left_are_found_in_the_base(result):
 
 def test_scores_are_those_of_probe_alone(result, models, text, tmp_path):
     for task in ("upos", "some"):
-        options = {"seeds": 1, "recipe": RECIPE, "subsets": False, "random_twin": False}
+        options = {**PAPER, "subsets": False, "random_twin": False}
         alone = residuum.probe(residuum.load_model(models[0], attention=True), text, task, **options).frame
         together = of(result.scores, model="bert", task=task)
         columns = ["features", "score", "low", "high", "control", "dev", "sufficient"]
@@ -142,18 +137,18 @@ def test_every_table_tells_the_depth_of_a_layer(result):
 
 def test_the_same_run_returns_at_once_and_another_is_refused(measured, models, text, monkeypatch):
     first, _, out = measured
-    monkeypatch.setattr(work, "probe_tasks", None)
+    monkeypatch.setattr("residuum.probing.diff.probe_tasks", None)
     with counted_readings() as counts:
         again = diff(models, text, TASKS, out=out, progress=False, **QUICK)
     pd.testing.assert_frame_equal(again.frame, first.frame)
     assert not counts
-    with pytest.raises(StoreError, match=r"holds another run \(delta 0.01 → 0.5"):
-        diff(models, text, TASKS, out=out, progress=False, delta=0.5, **QUICK)
+    with pytest.raises(StoreError, match=r"holds another run \(keep 0.99 → 0.5"):
+        diff(models, text, TASKS, out=out, progress=False, keep=0.5, **QUICK)
 
 
 def test_an_interrupted_run_goes_on_without_reading_or_probing_again(models, text, tmp_path, monkeypatch):
     options = {**QUICK, "measures": "cka", "progress": False, "out": tmp_path / "run"}
-    probe_tasks, probed = work.probe_tasks, []
+    probed = []
 
     def stopping(store, *rest):
         if store.name == "pruned" and len(probed) == 1:
@@ -161,7 +156,7 @@ def test_an_interrupted_run_goes_on_without_reading_or_probing_again(models, tex
         probed.append(store.name)
         return probe_tasks(store, *rest)
 
-    monkeypatch.setattr(work, "probe_tasks", stopping)
+    monkeypatch.setattr("residuum.probing.diff.probe_tasks", stopping)
     chosen = [models[0], models[2]]
     with pytest.raises(KeyboardInterrupt):
         diff(chosen, text, "upos", **options)
@@ -202,8 +197,8 @@ def test_models_are_probed_beside_each_other_where_no_workers_are_asked_for(mode
         engines.append(engine)
         return run_tasks(task, arguments, engine)
 
-    monkeypatch.setattr(work, "run_tasks", watched)
-    monkeypatch.setattr("residuum.probing.diff_probing.worker_count", lambda workers: 2)
+    monkeypatch.setattr("residuum.probing.diff.run_tasks", watched)
+    monkeypatch.setattr("residuum.probing.diff.worker_count", lambda workers: 2)
     again = diff(models, text, TASKS, progress=False, **{**QUICK, "workers": None})
     assert [engine.workers for engine in engines] == [2]
     for name in ("scores", "minimal", "selection"):
@@ -211,38 +206,26 @@ def test_models_are_probed_beside_each_other_where_no_workers_are_asked_for(mode
         pd.testing.assert_frame_equal(*numbers, check_exact=False, rtol=0.02, atol=0.02)
 
 
-def test_what_takes_longest_begins_first_probes_of_many_classes_or_similarities_of_many_layers():
-    words = [[f"w{10 * line + place}" for place in range(10)] for line in range(20)]
-    tagged = Corpus("tagged", words, labels={"many": words, "two": [["ab"[len(w) % 2] for w in own] for own in words]})
-    many, two = (read_texts(tagged, task)[0] for task in ("many", "two"))
-    stores = [SimpleNamespace(widths=[384] * 7, n_rows=17_000)]
-    assert probing_load(stores[0], many, Settings()) > similarity_load(stores, Settings())
-    assert similarity_load(stores * 20, Settings()) > probing_load(stores[0], many, Settings())
-    assert probing_load(stores[0], many, Settings()) > probing_load(stores[0], two, Settings())
-    assert clustering_load(stores[0]) < similarity_load(stores, Settings())
-    for text, first in ((many, "probes-0-0"), (two, "similarity")):
-        models = [SimpleNamespace(stores=stores)]
-        begun = work.Work(models, [text], Settings(), None, Path(), None, 1, False, print)._steps()
-        assert next(iter(begun)) == first
-        assert set(begun) == {"similarity", "probes-0-0", "clusters-0"}
-
-
-def test_only_as_many_models_are_probed_at_a_time_as_have_room(monkeypatch):
-    monkeypatch.setattr("residuum.probing.diff_probing.worker_count", lambda workers: 4)
-    assert steps_at_once([100, 300, 200], 10**6) == 3
-    assert steps_at_once([100, 300, 200], 2 * 8 * 300) == 2
-    assert steps_at_once([100, 300, 200], 300) == 1
-    assert steps_at_once([100, 300, 200], 10**6, needed=10**6 // 2) == 2
+def test_only_as_many_models_are_probed_at_a_time_as_have_memory(monkeypatch):
+    monkeypatch.setattr("residuum.probing.diff.worker_count", lambda workers: 4)
+    readings = [SimpleNamespace(widths=[10], n_rows=rows) for rows in (1000, 3000, 2000)]
+    features, tree = 2 * 4 * 10 * 3000, clustering_bytes(10, [10])
+    assert tree < features
+    assert steps_at_once(readings, 10**9) == 3
+    assert steps_at_once(readings, 2 * features) == 2
+    assert steps_at_once(readings, features // 2) == 1
+    few = [SimpleNamespace(widths=[10], n_rows=1) for _ in range(3)]
+    assert steps_at_once(few, 2 * tree) == 2
 
 
 def test_similarities_keep_to_the_memory_of_the_run_and_stay_the_same(models, text, result, monkeypatch):
-    passes, planned = [], Plan.passes
+    passes, planned = [], ComparisonPlan.passes
 
     def watched(plan):
         passes.append(len(planned(plan)))
         return planned(plan)
 
-    monkeypatch.setattr(Plan, "passes", watched)
+    monkeypatch.setattr(ComparisonPlan, "passes", watched)
     tight = diff(models, text, TASKS, progress=False, max_memory=1_250_000, **QUICK)
     assert min(passes) > 1
     pd.testing.assert_frame_equal(tight.similarity, result.similarity, rtol=1e-10, atol=1e-12)
@@ -250,7 +233,7 @@ def test_similarities_keep_to_the_memory_of_the_run_and_stay_the_same(models, te
 
 def test_too_many_neurons_are_refused_before_any_step(models, text, tmp_path, monkeypatch):
     stores = {name: residuum.extract(models[0], text, tmp_path / name, progress=False) for name in ("bert", "other")}
-    monkeypatch.setattr(work, "probe_tasks", lambda *_: pytest.fail("a step was begun"))
+    monkeypatch.setattr("residuum.probing.diff.probe_tasks", lambda *_: pytest.fail("a step was begun"))
     with pytest.raises(MemoryLimitError, match=r"^The step 'clustering' of 64 neurons of bert needs .+--layers"):
         diff(stores, text, "upos", measures="cka", progress=False, max_memory=10_000, **QUICK)
 

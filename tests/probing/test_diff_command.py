@@ -10,21 +10,23 @@ from made_stores import BOTH, TAG, KnownData, conllu, known_data
 from residuum.cli import app
 from residuum.corpus import Corpus
 from residuum.errors import CorpusError, SettingError, StoreError
-from residuum.maths.probing import Probe, Recipe
-from residuum.maths.rankings import lca_ranking
-from residuum.probing.batteries import TASK, Bench
+from residuum.maths.probing import PaperRecipe
 from residuum.probing.diff import diff
-from residuum.probing.diff_salience import ROUNDS
-from residuum.probing.diff_texts import read_texts
+from residuum.probing.diff_reading import read_texts
 from residuum.probing.examples import labelled_splits
-from residuum.probing.ranking import rank_neurons
+from residuum.probing.minimal_sets import find_minimal_set
+from residuum.probing.orders import neuron_orders
+from residuum.probing.probe_data import TASK, ProbeData
+from residuum.probing.rank import rank
+from residuum.probing.scores import ProbeGrid, neuron_set
 from residuum.storage.results import read_run
 
 DATA = known_data(150)
 CORPUS = Corpus("known", DATA.sentences, {"upos": DATA.tags})
+PAPER = {"recipe": "paper", "seeds": 2, "epochs": 10, "batch_size": 32, "learning_rate": 0.01}
 QUICK = {
-    "seeds": 2,
-    "recipe": Recipe(epochs=10, batch_size=32, learning_rate=0.01),
+    **PAPER,
+    "by": "lca",
     "groups": 3,
     "thresholds": (0.3,),
     "workers": 1,
@@ -50,15 +52,39 @@ def result(stores):
     return diff(stores, CORPUS, "upos", **QUICK)
 
 
-def test_what_a_layer_forgot_is_found_there_and_nowhere_else(result):
-    rows = result.frame.set_index("features")
+@pytest.fixture(scope="module")
+def converged(stores):
+    """The same with the default probes and the default order of neurons."""
+    return diff(stores, CORPUS, "upos", groups=3, thresholds=(0.3,), workers=1, progress=False)
+
+
+def test_what_a_layer_forgot_is_found_there_and_nowhere_else(converged):
+    rows = converged.frame.set_index("features")
     assert rows.loc["layer 2", "change"] < -0.4
     assert rows.loc["layer 2", "high"] < -0.3
     unchanged = rows.loc[["layer 0", "layer 1"], ["change", "low", "high"]]
     assert (unchanged == 0).all(axis=None)
-    likeness = result.likeness.set_index(["measure", "layer"])["value"]
+    likeness = converged.likeness.set_index(["measure", "layer"])["value"]
     assert likeness["cka", BOTH] < 0.2
     assert likeness["cka", TAG] == pytest.approx(1)
+
+
+def test_the_answer_names_what_changed_beyond_chance_beside_baselines_and_seeds(stores, result):
+    whole = result.frame.loc[result.frame["layer"].isna()].iloc[0]
+    assert f"baseline {result.run.tables['baselines']['score'].max():.3f}" in result.text()
+    assert "(1 comparisons, 2 probe seeds, 95 % intervals)" in result.answer
+    changed = whole["low"] > 0 or whole["high"] < 0
+    assert (f"upos in tuned ({whole['change']:+.3f})" in result.answer) == changed
+    same = diff({"base": stores["base"], "same": stores["base"]}, CORPUS, "upos", measures="cka", **QUICK)
+    assert same.answer.startswith("No change of all layers together is larger than chance")
+
+
+def test_a_converged_probe_has_one_run_and_few_neurons_suffice(converged):
+    assert (converged.frame["seeds"] == 1).all()
+    assert "converged probes" in converged.answer
+    sizes = converged.minimal.set_index(["model", "set"])["neurons"]
+    assert sizes["base", "minimal"] < sizes["base", "all"]
+    assert converged.minimal["sufficient"].all()
 
 
 def test_salient_neurons_leave_the_layer_that_forgot(result):
@@ -115,9 +141,9 @@ def test_unknown_and_repeated_tasks_and_tasks_of_numbers_are_refused(stores):
 
 def test_settings_that_make_no_sense_are_refused(stores):
     for setting, said in {
-        "penalty": ("search", "does not search penalties"),
-        "delta": (1.0, "delta is 1.0"),
-        "shares": ((0.7,), "shares of neurons"),
+        "penalty": ("search", "penalty is 'search'; expected 2 numbers"),
+        "keep": (1.5, "keep is 1.5; expected a number"),
+        "shares": ((0.7,), "shares is .+at most 0.5"),
         "thresholds": ((0.7, 0.3), "in ascending order"),
     }.items():
         with pytest.raises(SettingError, match=said[1]):
@@ -151,7 +177,8 @@ def run_command(*arguments):
 
 def test_the_command_writes_what_python_measures_and_a_page(tiny_folder, treebank, tmp_path):
     sources = [f"base={tiny_folder('bert')}", f"other={tiny_folder('distilbert')}"]
-    options = "--tasks upos,deprel --measures cka --groups 2 --seeds 1 --epochs 1 --thresholds 0.5 --shares 0.1"
+    options = "--tasks upos,deprel --measures cka --groups 2 --thresholds 0.5 --shares 0.1"
+    options += " --recipe paper --seeds 1 --epochs 1"
     out = tmp_path / "run"
     done = run_command(*sources, "--corpus", treebank, "--out", out, "--workers", 1, *options.split())
     assert done.exit_code == 0, done.output
@@ -159,7 +186,7 @@ def test_the_command_writes_what_python_measures_and_a_page(tiny_folder, treeban
     page = (out / "report.html").read_text()
     assert "What changed from base to other?" in page
     again = diff(
-        sources, treebank, ["upos", "deprel"], measures="cka", groups=2, seeds=1, recipe=Recipe(epochs=1),
+        sources, treebank, ["upos", "deprel"], measures="cka", groups=2, seeds=1, recipe="paper", epochs=1,
         thresholds=(0.5,), shares=(0.1,), workers=1, progress=False,
     )  # fmt: skip
     written = read_run(out)
@@ -174,27 +201,29 @@ def test_a_mistake_is_one_line(tiny_folder, treebank, tmp_path):
 
 
 def test_top_and_bottom_neurons_are_those_that_rank_finds(stores, result):
-    ranked = rank_neurons(
-        stores["base"], CORPUS, "upos", methods=["lca"], shares=(0.05, 0.1), cards=0, seeds=2, recipe=QUICK["recipe"]
-    )
+    ranked = rank(stores["base"], CORPUS, "upos", methods=["lca"], shares=(0.05, 0.1), cards=0, **PAPER)
     columns = ["share", "set", "neurons", "kept", "retrained"]
+    ranked = ranked.selection.query("method == 'lca'").reset_index(drop=True)
     own = result.selection.loc[result.selection["model"] == "base", columns].reset_index(drop=True)
-    pd.testing.assert_frame_equal(own, ranked.run.tables["selection"][columns], atol=0.01)
+    pd.testing.assert_frame_equal(own, ranked[columns], atol=0.01)
 
 
-@pytest.mark.parametrize("delta", [0.0, 0.01, 0.3])
-def test_the_minimal_set_is_the_lowest_rung_within_delta(stores, delta):
-    found = diff(stores, CORPUS, "upos", measures="cka", delta=delta, **QUICK)
+@pytest.mark.parametrize("keep", [1.0, 0.99, 0.7])
+def test_the_minimal_set_is_the_smallest_that_keeps_the_score_within_one_standard_error(stores, keep):
+    found = diff(stores, CORPUS, "upos", measures="cka", keep=keep, **QUICK)
     whole, minimal = (
         found.minimal.query(f"model == 'base' and set == '{name}'").iloc[0] for name in ("all", "minimal")
     )
-    assert minimal["dev"] >= whole["dev"] - delta
-    bench = Bench(labelled_splits(stores["base"], CORPUS, "upos"), QUICK["recipe"])
-    order = lca_ranking(bench.train([Probe(TASK, None)])[0].weight).order
-    rungs = [np.sort(order[: max(round(share * len(order)), 1)]) for shares in ROUNDS for share in shares]
-    scores = bench.set_scorer("dev", l1=1e-5, l2=1e-5)(rungs)
-    enough = [len(rung) for rung, score in zip(rungs, scores, strict=True) if score >= whole["dev"] - delta]
-    assert minimal["neurons"] == min(enough, default=len(order))
+    recipe = PaperRecipe(epochs=10, batch_size=32, learning_rate=0.01)
+    data = ProbeData(labelled_splits(stores["base"], CORPUS, "upos"), recipe, seeds=2)
+    order = neuron_orders(data, ["lca"])["lca"].order
+    expected = find_minimal_set(data, lambda fold: neuron_orders(fold, ["lca"])["lca"].order, order, keep)
+    assert minimal["neurons"] == len(expected.neurons) <= whole["neurons"]
+    assert minimal["sufficient"] == expected.sufficient
+    head = neuron_set("head", "order", data.splits.layout, expected.neurons, ordered=True)
+    alone = ProbeGrid(data, [head], [TASK]).train()
+    assert alone.on("test").mean("head") == pytest.approx(minimal["score"])
+    assert alone.on("dev").mean("head") == pytest.approx(minimal["dev"])
 
 
 def test_labels_that_training_never_saw_are_said(stores):

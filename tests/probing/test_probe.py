@@ -11,17 +11,19 @@ from typer.testing import CliRunner
 from made_stores import BOTH, HIDDEN, NOISE, TAG, TAGS, KnownData, conllu, known_data
 from residuum.cli import app
 from residuum.corpus import Corpus
+from residuum.corpus.tasks import TASKS, Task
 from residuum.errors import DataError, SettingError, StoreError
-from residuum.maths.probing import Probe, Recipe, train_probes
+from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target
 from residuum.models.loading import load_model
-from residuum.probing.batteries import TASK
 from residuum.probing.examples import labelled_splits
-from residuum.probing.probing import probe
+from residuum.probing.probe import probe
+from residuum.probing.probe_data import TASK
 from residuum.storage.results import read_run
 
 DATA = known_data(150)
-RECIPE = Recipe(epochs=15, batch_size=32, learning_rate=0.01)
+RECIPE = PaperRecipe(epochs=15, batch_size=32, learning_rate=0.01)
+PAPER = {"recipe": "paper", "epochs": 15, "batch_size": 32, "learning_rate": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +36,7 @@ def result(store):
     twin = known_data(150)
     random = np.random.default_rng(1).standard_normal(twin.activations.shape).astype(np.float32)
     without = type(twin)(twin.sentences, twin.tags, random).store(store.path.parent / "twin")
-    return probe(store, DATA.tags, recipe=RECIPE, random_twin=without, description_length=True)
+    return probe(store, DATA.tags, **PAPER, twin_stores=without, description_length=True)
 
 
 def row(result, features):
@@ -120,42 +122,92 @@ def test_labels_unseen_in_training_are_counted(store):
     tags = [list(row) for row in DATA.tags]
     last = labelled_splits(store, tags).test.sentences[0]
     tags[last][0] = "INTJ"
-    found = probe(store, tags, recipe=RECIPE, seeds=1, subsets=False)
+    found = probe(store, tags, **PAPER, seeds=1, subsets=False)
     assert found.unseen.to_dict("records") == [{"label": "INTJ", "examples": 1}]
     assert found.run.summary["unseen labels"] == 1
     assert found.frame["sd"].isna().all()
 
 
-def test_the_searched_penalty_is_the_one_that_is_used(store):
-    said: list[str] = []
-    options = {"recipe": Recipe(epochs=2, batch_size=64), "seeds": 1, "subsets": False, "say": said.append}
-    found = probe(store, DATA.tags, penalty="search", **options)
-    assert said[0].startswith("λ1 and λ2 are searched on the development part: 64 probes (")
-    grid = found.run.tables["penalties"]
-    assert len(grid) == 64
-    best = grid[grid["chosen"]].iloc[0]
-    assert best["merit"] == grid["merit"].max()
-    assert (found.run.summary["l1"], found.run.summary["l2"]) == (best["l1"], best["l2"])
-    assert found.run.config["penalties"] == "search"
+def test_converged_probes_are_the_default_and_depend_on_no_seed(store):
+    first, second = (probe(store, DATA.tags, subsets=False, seed=seed, layers="1-2") for seed in (0, 0))
+    pd.testing.assert_frame_equal(first.frame, second.frame)
+    assert first.run.config["recipe"] == "converged"
+    assert first.frame["seeds"].tolist() == [1, 1, 1]
+    assert first.frame["sd"].isna().all()
+    assert set(first.run.tables["penalties"]["target"]) == {"task", "control"}
+    fixed = probe(store, DATA.tags, subsets=False, penalty=(0, 0.05)).run.tables["penalties"]
+    assert (fixed["l2"] == 0.05).all()
+
+
+def test_intervals_of_several_seeds_contain_the_variance_between_them(store):
+    found = row(probe(store, DATA.tags, layers="0", subsets=False, **PAPER | {"epochs": 1}), "layer 0")
+    assert found["seeds"] == 3
+    assert found["high"] - found["low"] > 4 * found["sd"] / np.sqrt(3)
+
+
+def test_quick_probes_are_close_to_converged_ones(store):
+    quick, solved = (probe(store, DATA.tags, subsets=False, quick=quick).frame for quick in (True, False))
+    np.testing.assert_allclose(quick["score"], solved["score"], atol=0.05)
+    assert quick["control"].isna().all()
+
+
+def test_the_text_answers_which_layer_to_use_and_names_the_next_command(result):
+    text = result.text()
+    assert "Use layer 1: it is the lowest that keeps 99% of the accuracy of all layers" in text
+    assert "baselines  majority 0.3" in text
+    assert "Next: residuum rank MODEL CORPUS --task labels --layers 1" in text
+    assert "one of the 98 dev examples is worth 0.0102, more than the allowed loss" in text
+
+
+def test_an_oracle_that_does_not_beat_a_baseline_is_said_in_words(store):
+    found = probe(store, DATA.tags, layers="0", subsets=False)
+    assert any("the word majority baseline" in line for line in found.run.summary["warnings"])
+    assert "Warning: the probe of all layers" in found.text()
+    assert not any("baseline" in line for line in probe(store, DATA.tags, layers="1").run.summary["warnings"])
+
+
+def test_nothing_is_said_of_classes_with_few_examples(store):
+    rare = [[("X" if i % 40 == 0 and j == 0 else tag) for j, tag in enumerate(row)] for i, row in enumerate(DATA.tags)]
+    classes = probe(store, rare, subsets=False).class_layers.set_index("class")
+    assert not classes.loc["X", "supported"]
+    assert classes.loc["X", "n_sufficient"] == 0
+
+
+def test_a_task_has_its_own_metric(store):
+    spans = [["B-NP" if tag == "NOUN" else "I-NP" if tag == "VERB" else "O" for tag in row] for row in DATA.tags]
+    found = probe(store, spans, "chunk", subsets=False)
+    assert set(found.frame["metric"]) == {"span_f1"}
+    own = row(found, "layer 0")
+    assert own["score"] != pytest.approx(own["accuracy"])
+    assert own["selectivity"] == pytest.approx(own["accuracy"] - own["control"])
+    assert found.baselines.set_index("baseline")["score"]["majority"] < 0.5
+    two = [["a" if tag == "NOUN" else "b" for tag in row] for row in DATA.tags]
+    assert set(probe(store, two, Task("made", metric="matthews"), subsets=False).frame["metric"]) == {"matthews"}
 
 
 def test_numbers_are_scored_by_pearson(store):
     targets = [[float(TAGS.index(tag)) + 0.5 for tag in row] for row in DATA.tags]
-    found = probe(store, targets, recipe=Recipe(epochs=60, batch_size=32, learning_rate=0.01), subsets=False)
+    found = probe(store, targets, subsets=False)
     assert found.run.summary["metric"] == "pearson"
     assert row(found, "layer 1")["score"] > 0.95 > 0.4 > row(found, "layer 0")["score"]
     assert found.frame["control"].isna().all()
     with pytest.raises(SettingError, match="has no table classes; it has scores"):
         found.classes  # noqa: B018
-    with pytest.raises(SettingError, match="The description length is one of classes"):
-        probe(store, targets, recipe=RECIPE, description_length=True)
+    with pytest.raises(SettingError, match="The description length is defined for classes"):
+        probe(store, targets, **PAPER, description_length=True)
+
+
+def test_stsb_is_scored_by_spearman_with_pearson_beside_it(store):
+    targets = [[float(TAGS.index(tag)) ** 3 for tag in row] for row in DATA.tags]
+    found = probe(store, targets, replace(TASKS["stsb"], unit="word"), subsets=False)
+    assert set(found.frame["metric"]) == {"spearman"}
+    assert found.frame["pearson"].notna().all()
 
 
 def test_sentences_are_probed_at_their_own_position(tiny_folder, tmp_path):
     rows = "".join(f"{'the quick fox' if i % 2 else 'a small model'} word {i % 7}\t{i % 2}\n" for i in range(80))
     (tmp_path / "made.tsv").write_text(f"sentence\tlabel\n{rows}")
-    recipe = Recipe(epochs=60, batch_size=16, learning_rate=0.01, standardize=True)
-    options = {"recipe": recipe, "seeds": 1, "layers": "2,3", "random_twin": False}
+    options = {"layers": "2,3", "random_twin": False}
     found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "sst2", out=tmp_path / "run", **options)
     assert row(found, "layer 3")["score"] > 0.9
     assert found.frame["control"].isna().all()
@@ -166,13 +218,13 @@ def test_sentences_are_probed_at_their_own_position(tiny_folder, tmp_path):
 def test_the_bag_of_words_of_a_pair_knows_which_segment_a_word_is_in(tiny_folder, tmp_path):
     rows = "".join(f"{'fox' if i % 2 else 'model'}\t{'model' if i % 2 else 'fox'}\t{i % 2}\n" for i in range(60))
     (tmp_path / "made.tsv").write_text(f"sentence1\tsentence2\tlabel\n{rows}")
-    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False, "random_twin": False}
+    options = {**PAPER, "seeds": 1, "layers": "1", "subsets": False, "random_twin": False}
     found = probe(tiny_folder("bert"), tmp_path / "made.tsv", "rte", out=tmp_path / "run", **options)
     assert found.baselines.set_index("baseline")["score"]["bag of words"] == 1
 
 
 def test_the_same_run_again_returns_at_once_and_another_is_refused(store, tmp_path):
-    options = {"recipe": RECIPE, "seeds": 1, "subsets": False, "out": tmp_path / "run"}
+    options = {**PAPER, "seeds": 1, "subsets": False, "out": tmp_path / "run"}
     first = probe(store, DATA.tags, **options)
     stamp = (tmp_path / "run" / "result.json").stat().st_mtime_ns
     again = probe(store, DATA.tags, **options)
@@ -192,11 +244,21 @@ def test_a_model_is_probed_beside_its_random_twin_by_command_and_python(tiny_fol
     text = conllu([[word.replace("w", "fox") for word in row] for row in data.sentences], data.tags)
     (tmp_path / "made.conllu").write_text(text)
     arguments = [str(tiny_folder("bert")), str(tmp_path / "made.conllu"), "--task", "upos"]
-    options = ["--seeds", "1", "--epochs", "2", "--layers", "0,3", "--no-subsets", "--out", str(tmp_path / "cli")]
+    options = [
+        "--recipe",
+        "paper",
+        "--seeds",
+        "1",
+        "--epochs",
+        "2",
+        "--layers",
+        "0,3",
+        "--no-subsets",
+        "--out",
+        str(tmp_path / "cli"),
+    ]
     done = CliRunner().invoke(app, ["probe", *arguments, *options], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "Random twin: 3 probes" in done.output
-    assert "\n6 probes" in done.output
     assert "random twin" in done.output
     python = probe(
         tiny_folder("bert"),
@@ -204,7 +266,8 @@ def test_a_model_is_probed_beside_its_random_twin_by_command_and_python(tiny_fol
         "upos",
         random_twin=True,
         seeds=1,
-        recipe=Recipe(epochs=2),
+        recipe="paper",
+        epochs=2,
         layers="0,3",
         subsets=False,
     )
@@ -221,7 +284,7 @@ def test_a_model_is_probed_beside_its_random_twin_by_command_and_python(tiny_fol
 def test_a_loaded_model_has_a_twin_and_one_that_cannot_be_built_again_is_noted(tiny_folder, tmp_path):
     data = known_data(30)
     corpus = Corpus("made", data.sentences, {"upos": data.tags})
-    options = {"recipe": RECIPE, "seeds": 1, "layers": "1", "subsets": False}
+    options = {**PAPER, "seeds": 1, "layers": "1", "subsets": False}
     model = load_model(tiny_folder("bert"))
     found = probe(model, corpus, "upos", **options)
     assert found.frame["random_twin"].notna().all()
@@ -234,16 +297,16 @@ def test_a_loaded_model_has_a_twin_and_one_that_cannot_be_built_again_is_noted(t
 
 
 def test_activations_have_no_twin_and_the_result_says_so(store):
-    found = probe(store, DATA.tags, recipe=RECIPE, seeds=1, subsets=False)
+    found = probe(store, DATA.tags, **PAPER, seeds=1, subsets=False)
     assert "no random twin to compare with: activations were given" in found.run.config["notes"][-1]
-    quiet = probe(store, DATA.tags, recipe=RECIPE, seeds=1, subsets=False, random_twin=False)
+    quiet = probe(store, DATA.tags, **PAPER, seeds=1, subsets=False, random_twin=False)
     assert not any("twin" in note for note in quiet.run.config["notes"])
 
 
 def test_a_control_task_that_cannot_vary_is_left_out_and_noted(tmp_path):
     data = known_data(60)
     same = KnownData([["w"] * len(row) for row in data.sentences], data.tags, data.activations)
-    found = probe(same.store(tmp_path / "one"), data.tags, recipe=RECIPE, seeds=1, subsets=False)
+    found = probe(same.store(tmp_path / "one"), data.tags, **PAPER, seeds=1, subsets=False)
     assert found.frame["control"].isna().all()
     assert found.frame["score"].max() > 0.9
     assert any("no control task: random labels of the 1 word types" in note for note in found.run.config["notes"])
@@ -264,28 +327,28 @@ def test_classes_that_never_recur_or_are_more_than_the_examples_are_refused(stor
 @pytest.mark.parametrize("share", [2, 0.8])
 def test_description_lengths_of_words_read_in_windows_are_much_the_same(share, store):
     features = 4 * 3 * HIDDEN * sum(map(len, DATA.tags))
-    settings = {"description_length": True, "recipe": RECIPE, "seeds": 1, "subsets": False}
+    settings = {"description_length": True, **PAPER, "seeds": 1, "subsets": False}
     whole = probe(store, DATA.tags, **settings).run.tables["description"]
     tight = probe(store, DATA.tags, max_memory=int(share * features), **settings).run.tables["description"]
     np.testing.assert_allclose(tight["compression"], whole["compression"], rtol=0 if share == 2 else 0.1)
 
 
 def test_mistakes_are_said_in_one_line(store):
-    with pytest.raises(SettingError, match="Found 0 seeds from 0 on; expected at least 1"):
+    with pytest.raises(SettingError, match="seeds is 0; expected a whole number at least 1"):
         probe(store, DATA.tags, seeds=0)
-    with pytest.raises(SettingError, match="share of the oracle to keep is 0"):
+    with pytest.raises(SettingError, match=r"keep is 0\.0; expected a number above 0"):
         probe(store, DATA.tags, keep=0)
     with pytest.raises(SettingError, match="There is no random twin: activations were given, and these have no model"):
         probe(store, DATA.tags, random_twin=True)
     other = labelled_splits(store, DATA.tags, layers="1").train.store
     with pytest.raises(SettingError, match="has other layers than the model"):
-        probe(store, DATA.tags, random_twin=other, recipe=RECIPE, seeds=1)
+        probe(store, DATA.tags, twin_stores=other, **PAPER, seeds=1)
     with pytest.raises(DataError, match="a probe needs at least two classes"):
         probe(store, [["A"] * len(row) for row in DATA.tags])
 
 
 def test_layers_have_their_own_numbers(store):
-    found = probe(store, DATA.tags, layers="1-2", recipe=RECIPE, seeds=1)
+    found = probe(store, DATA.tags, layers="1-2", **PAPER, seeds=1)
     assert found.frame["layer"].dropna().tolist() == [TAG, BOTH]
     assert NOISE not in found.frame["layer"].dropna().tolist()
     assert "embeddings" not in found.frame["features"].tolist()

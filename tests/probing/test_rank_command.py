@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from residuum.maths.probing import Recipe
-from residuum.probing.descriptions import neuron_cards
-from residuum.probing.lesions import ablate
-from residuum.probing.ranking import rank_neurons
+from residuum.maths.probing import PaperRecipe
+from residuum.probing.ablate import ablate
+from residuum.probing.neuron_cards import describe
+from residuum.probing.rank import rank
 from residuum.storage.results import read_run
 from tiny import TEXT
 
@@ -25,17 +25,18 @@ def treebank(tmp_path_factory):
     return path
 
 
-RECIPE = Recipe(epochs=2, batch_size=32)
+RECIPE = PaperRecipe(epochs=2, batch_size=32)
 OPTIONS = ("--task", "upos", "--epochs", 2, "--batch-size", 32)
+PAPER = (*OPTIONS, "--recipe", "paper", "--by", "lca")
 
 
 def test_rank_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
-    options = (*OPTIONS, "--shares", "0.1,0.2", "--methods", "lca,random", "--neurons", "1:3, 0:2", "--seeds", 2)
+    options = (*PAPER, "--shares", "0.1,0.2", "--methods", "lca,random", "--neurons", "1:3, 0:2", "--seeds", 2)
     status, out, _ = run("rank", tiny_folder("bert"), treebank, "--out", tmp_path / "cli", *options)
     assert status == 0
-    assert "The oracle: 4 probes" in out
-    assert "minimal neurons:" in out
-    python = rank_neurons(
+    assert "Score of a probe on the first neurons" in out
+    assert "Next: residuum ablate" in out
+    python = rank(
         tiny_folder("bert"),
         treebank,
         "upos",
@@ -43,8 +44,10 @@ def test_rank_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
         shares=(0.1, 0.2),
         neurons=["1:3", "0:2"],
         seeds=2,
-        penalty="1e-5,1e-5",
-        recipe=RECIPE,
+        recipe="paper",
+        by="lca",
+        epochs=2,
+        batch_size=32,
     )
     tables = read_run(tmp_path / "cli").tables
     assert list(dict.fromkeys(tables["card_words"]["neuron"])) == ["1:3", "0:2"]
@@ -53,7 +56,7 @@ def test_rank_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
 
 
 def test_describe_gives_the_tables_of_python_for_a_model_and_for_a_store(run, tiny_folder, treebank, tmp_path):
-    python = neuron_cards(tiny_folder("bert"), treebank, ["1:3", "0:2"], activations=tmp_path / "acts")
+    python = describe(tiny_folder("bert"), treebank, ["1:3", "0:2"], activations=tmp_path / "acts")
     common = ("--neurons", "1:3, 0:2")
     status, out, _ = run("describe", tiny_folder("bert"), treebank, *common, "--out", tmp_path / "model")
     assert status == 0
@@ -70,23 +73,25 @@ def test_describe_gives_the_tables_of_python_for_a_model_and_for_a_store(run, ti
 
 
 def test_rank_scores_a_random_twin_on_request(run, tiny_folder, treebank, tmp_path):
-    options = (*OPTIONS, "--methods", "lca", "--cards", 0, "--seeds", 1, "--random-twin")
+    options = (*PAPER, "--methods", "lca", "--cards", 0, "--seeds", 1, "--random-twin")
     status, out, _ = run("rank", tiny_folder("bert"), treebank, "--out", tmp_path / "run", *options)
     assert status == 0
-    assert "random twin:" in out
+    assert "random twin 0." in out
     assert read_run(tmp_path / "run").tables["minimal"]["random_twin"].between(0, 1).all()
 
 
 def test_ablate_gives_the_numbers_of_python_and_reuses_activations(run, tiny_folder, treebank, tmp_path):
     common = (tiny_folder("gpt2"), treebank, "--activations", tmp_path / "acts", *OPTIONS)
-    status, _, _ = run("rank", *common, "--out", tmp_path / "rank", "--methods", "lca", "--cards", 0, "--seeds", 1)
+    status, _, _ = run(
+        "rank", *common, "--recipe", "paper", "--out", tmp_path / "rank", "--methods", "lca", "--cards", 0, "--seeds", 1
+    )
     assert status == 0
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "acts").rglob("*.safetensors")}
     status, out, _ = run("ablate", *common, "--out", tmp_path / "ablate", "--how", "mean", "--draws", 1)
     assert status == 0
     assert "random 1" in out
     assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "acts").rglob("*.safetensors")}
-    python = ablate(tiny_folder("gpt2"), treebank, "upos", how="mean", draws=1, penalty="1e-5,1e-5", recipe=RECIPE)
+    python = ablate(tiny_folder("gpt2"), treebank, "upos", how="mean", draws=1)
     pd.testing.assert_frame_equal(read_run(tmp_path / "ablate").tables["ablation"], python.frame)
     assert run("report", tmp_path / "rank", tmp_path / "ablate", "--out", tmp_path / "r.html")[0] == 0
 
@@ -95,9 +100,6 @@ def test_ablate_gives_the_numbers_of_python_and_reuses_activations(run, tiny_fol
     ("command", "arguments", "message"),
     [
         ("rank", ["--neurons", "1:16"], "Neuron 1:16 does not exist: layer 1 has the neurons 0–15."),
-        ("rank", ["--methods", "magic"], "Ranking magic is not known"),
-        ("rank", ["--shares", "0.9"], "at most 0.5"),
-        ("rank", ["--penalty", "lots"], "expected λ1,λ2"),
         ("ablate", ["--neurons", "9:1"], "Layer 9 is not here"),
         ("ablate", ["--within", "7"], "Layer 7 does not exist"),
     ],
@@ -117,3 +119,17 @@ def test_a_mistake_is_one_line_and_exit_status_1(command, arguments, message, ru
     assert status == 1
     assert message in err
     assert [line for line in err.splitlines() if line.startswith("residuum: ")] == [err.splitlines()[-1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "magic"], "There is no order of neurons magic"),
+        (["--shares", "0.9"], "at most 0.5"),
+        (["--penalty", "lots"], "expected 2 numbers separated by commas"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_a_usage_error(arguments, message, run, tiny_folder, treebank, tmp_path):
+    status, _, err = run("rank", tiny_folder("bert"), treebank, "--task", "upos", "--out", tmp_path, *arguments)
+    assert status == 2
+    assert message in " ".join(err.replace("│", " ").split())

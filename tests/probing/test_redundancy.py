@@ -10,17 +10,16 @@ from made_stores import broken_store, made_store
 from residuum.corpus import Corpus
 from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
 from residuum.maths.clustering import cluster_neurons
-from residuum.maths.probing import Recipe
 from residuum.maths.similarity import similarity
+from residuum.probing import clusters as clusters_module
 from residuum.probing import redundancy as redundancy_module
-from residuum.probing import redundancy_partitions
+from residuum.probing.clusters import representatives
 from residuum.probing.redundancy import redundancy
-from residuum.probing.redundancy_general import representatives
 from residuum.storage.files import read_json
 
-RECIPE = Recipe(epochs=4, batch_size=32, learning_rate=0.05)
+PAPER = {"recipe": "paper", "epochs": 4, "batch_size": 32, "learning_rate": 0.05}
 THRESHOLDS = (0.1, 0.3, 0.6)
-QUICK = {"thresholds": THRESHOLDS, "seeds": 2, "recipe": RECIPE, "progress": False}
+QUICK = {"thresholds": THRESHOLDS, "seeds": 2, **PAPER, "progress": False}
 
 
 def planted(n_sentences=90, seed=0):
@@ -145,7 +144,7 @@ def test_another_method_s_clusters_can_be_the_ones_that_are_used(clusters, name,
 def test_a_killed_sweep_of_clusters_goes_on_with_those_that_are_left(labelled, tmp_path, monkeypatch):
     settings = {"thresholds": (0.2, 0.9), "clusters": "kmeans", "progress": False, "workers": 1}
     found: list[float] = []
-    partition = redundancy_partitions.kmeans_partition
+    partition = clusters_module.kmeans_partition
 
     def counted(distances, n_clusters, seed):
         if len(found) == 1:
@@ -153,14 +152,12 @@ def test_a_killed_sweep_of_clusters_goes_on_with_those_that_are_left(labelled, t
         found.append(n_clusters)
         return partition(distances, n_clusters, seed)
 
-    monkeypatch.setattr(redundancy_partitions, "kmeans_partition", counted)
+    monkeypatch.setattr(clusters_module, "kmeans_partition", counted)
     with pytest.raises(KeyboardInterrupt):
         redundancy(labelled[0], out=tmp_path / "run", **settings)
-    monkeypatch.setattr(redundancy_partitions, "kmeans_partition", partition)
+    monkeypatch.setattr(clusters_module, "kmeans_partition", partition)
     again: list[float] = []
-    monkeypatch.setattr(
-        redundancy_partitions, "kmeans_partition", lambda *cell: again.append(cell[1]) or partition(*cell)
-    )
+    monkeypatch.setattr(clusters_module, "kmeans_partition", lambda *cell: again.append(cell[1]) or partition(*cell))
     resumed = redundancy(labelled[0], out=tmp_path / "run", **settings)
     assert len(again) == 2  # 0.9, and 0.3 for the pictures
     monkeypatch.undo()
@@ -184,8 +181,8 @@ def test_k_means_that_does_not_fit_the_memory_is_refused(labelled):
 
 def test_distances_are_gone_when_the_workers_are_done(labelled, tmp_path):
     from residuum.activations.correlation import cluster_store
-    from residuum.probing.redundancy_partitions import Partitions
-    from residuum.probing.redundancy_settings import Settings
+    from residuum.probing.clusters import ClusterSettings as Settings
+    from residuum.probing.clusters import Partitions
 
     found = Partitions(cluster_store(labelled[0]), Settings(agreement=(0.3, 0.5)))
     found.find_others(tmp_path, 2, 1 << 30)
@@ -194,7 +191,7 @@ def test_distances_are_gone_when_the_workers_are_done(labelled, tmp_path):
 
 def test_workers_that_cannot_hold_the_distances_at_once_are_fewer():
     from residuum.engine import Engine
-    from residuum.probing.redundancy_partitions import _that_fit
+    from residuum.probing.clusters import _that_fit
 
     n = 1000
     counts = [_that_fit(Engine(4), n, memory * n**2).workers for memory in (28, 48, 68, 400)]
@@ -211,7 +208,7 @@ def test_the_ends_of_the_thresholds_keep_all_neurons_and_one(labelled):
     assert found.pictures.empty
     whole = redundancy(labelled[0], thresholds=(0,), progress=False)
     assert whole.frame["neurons"].tolist() == [16]
-    assert "What does" in whole._repr_html_()
+    assert "How much does" in whole._repr_html_()
 
 
 def test_pictures_show_the_words_activations_of_a_cluster(labelled, general):
@@ -242,22 +239,33 @@ def test_representatives_are_one_of_each_cluster_by_every_rule(general):
 
 def test_probes_know_the_planted_tags_and_control_labels_cannot_be_known(tasked):
     oracle = tasked.frame.iloc[0]
-    assert oracle["test"] > 0.75
+    assert oracle["score"] > 0.75
     assert oracle["control"] < 0.55
-    assert oracle["selectivity"] == pytest.approx(oracle["test"] - oracle["control"])
-    assert oracle["low"] <= oracle["test"] <= oracle["high"]
-    layers = tasked.layers.set_index("layer")["test"]
-    assert (layers < oracle["test"]).all()  # each layer knows one of the two tags
+    assert oracle["selectivity"] == pytest.approx(oracle["score"] - oracle["control"])
+    assert oracle["low"] <= oracle["score"] <= oracle["high"]
+    layers = tasked.layers.set_index("layer")["score"]
+    assert (layers < oracle["score"]).all()  # each layer knows one of the two tags
 
 
 def test_dropping_copies_costs_nothing_and_the_minimal_set_finds_the_two_neurons(tasked):
-    assert tasked.frame.set_index("threshold").loc[0.1, "test"] > 0.75
+    assert tasked.frame.set_index("threshold").loc[0.1, "score"] > 0.75
     rows = tasked.reduction.set_index("set")
     assert {"oracle", "minimal set"} <= set(rows.index)
-    assert rows.loc["minimal set", "test"] > 0.7
+    assert rows.loc["minimal set", "score"] > 0.7
     order = tasked.selected[tasked.selected["set"] == "minimal set"]["neuron"].tolist()
     assert set(order[:2]) == {"0:2", "1:1"}
     assert rows.loc["minimal set", "neurons"] == len(order)
+
+
+def test_converged_probes_find_exactly_the_planted_neurons(labelled):
+    found = redundancy(*labelled, thresholds=THRESHOLDS, progress=False)
+    rows = found.reduction.set_index("set")
+    assert rows.loc["minimal set", "neurons"] == 2
+    assert set(found.selected.query("set == 'minimal set'")["neuron"]) == {"0:2", "1:1"}
+    assert rows.loc["minimal set", "score"] > rows.loc["oracle", "score"] - 0.05
+    assert {"majority", "word_majority"} <= set(found.reduction)
+    assert "baselines: majority" in found.text()
+    assert "of 16 neurons" in found.text()
 
 
 def test_layers_and_minimal_sets_have_bars_of_their_own(labelled):
@@ -266,11 +274,13 @@ def test_layers_and_minimal_sets_have_bars_of_their_own(labelled):
     assert found.run.summary["required on dev"] == pytest.approx(0.5 * oracle)
     assert found.run.summary["required of layers on dev"] == pytest.approx(oracle)
     assert (found.layers["dev"] > 0.5 * oracle).all()
-    assert not found.layers["enough"].any()  # each layer knows one of the two tags, which is enough at a half only
-    assert found.reduction.set_index("set").loc["minimal set", "enough"]
+    assert not found.layers[
+        "sufficient"
+    ].any()  # each layer knows one of the two tags, which is sufficient at a half only
+    assert found.reduction.set_index("set").loc["minimal set", "sufficient"]
     loose = redundancy(*labelled, **QUICK, keep=0.99, keep_layers=0.5)
-    assert loose.layers["enough"].all()
-    assert loose.reduction.set_index("set").loc["layer 0 alone", "enough"]
+    assert loose.layers["sufficient"].all()
+    assert loose.reduction.set_index("set").loc["layer 0 alone", "sufficient"]
 
 
 def test_each_class_has_the_layers_that_find_it(tasked):
@@ -279,7 +289,7 @@ def test_each_class_has_the_layers_that_find_it(tasked):
     assert classes["layer 1", "T2"] > classes["layer 1", "T1"]
     assert tasked.class_layers["class"].tolist() == ["T0", "T1", "T2"]
     oracle = tasked.class_layers.set_index("class")["oracle_recall"]
-    assert oracle.to_dict() == classes["oracle"].to_dict()
+    assert oracle.to_dict() == classes["all layers"].to_dict()
     for row in tasked.class_layers.to_dict("records"):
         named = {f"layer {layer}" for layer in row["sufficient_layers"].split(",") if layer}
         own = tasked.classes[(tasked.classes["class"] == row["class"]) & tasked.classes["layer"].notna()]
@@ -291,14 +301,14 @@ def test_a_random_twin_scores_beside_all_neurons_and_each_layer(labelled, tmp_pa
     sentences, layers, _ = planted()
     noise = np.random.default_rng(5).standard_normal(layers.shape).astype(np.float32)
     twin = made_store(tmp_path / "noise", sentences, noise)
-    found = redundancy(store, labels, random_twin=twin, **QUICK)
+    found = redundancy(store, labels, twin_stores=twin, **QUICK)
     assert (found.layers["random_twin"] < 0.6).all()
-    assert found.frame["random_twin"].iloc[0] < 0.6 < found.frame["test"].iloc[0]
+    assert found.frame["random_twin"].iloc[0] < 0.6 < found.frame["score"].iloc[0]
     assert found.frame["random_twin"].iloc[1:].isna().all()
     assert found.reduction["random_twin"].iloc[0] == found.frame["random_twin"].iloc[0]
     assert "random twin" in found._repr_html_()
     assert tasked.layers["random_twin"].isna().all()
-    pd.testing.assert_series_equal(found.frame["test"], tasked.frame["test"])
+    pd.testing.assert_series_equal(found.frame["score"], tasked.frame["score"])
     with pytest.raises(SettingError, match="There is no random twin: activations were given"):
         redundancy(store, labels, random_twin=True, **QUICK)
     with pytest.raises(SettingError, match="without a task there are none"):
@@ -339,21 +349,20 @@ def test_a_finished_run_returns_at_once_and_another_is_refused(labelled, tasked,
 
 @pytest.mark.parametrize("step", ["probes", "minimal"])
 def test_a_killed_run_keeps_its_finished_steps(step, labelled, tasked, tmp_path, monkeypatch):
-    from residuum.probing import redundancy_probes as task_probes
-    from residuum.probing import redundancy_sets as minimal_sets
-
-    module, name = {"probes": (task_probes, "score_subsets"), "minimal": (minimal_sets, "score_table")}[step]
+    name = {"probes": "class_table", "minimal": "_reduction_table"}[step]
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(redundancy_module, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             redundancy(*labelled, out=tmp_path / "run", **QUICK)
     (folder,) = (tmp_path / "run").glob("scratch-*")
     assert (folder / "general" / "result.json").exists()
     assert (folder / "probes" / "result.json").exists() == (step == "minimal")
     if step == "minimal":
-        tried = read_json(folder / "lca.json")
+        tried = read_json(folder / "minimal set.json")
         own = tasked.run.tables["tried"].set_index(["set", "neurons"])["dev"]
-        assert tried == {str(size): own["minimal set", size] for size in map(int, tried)}
+        assert {size: score for size, (score, *_) in tried.items()} == {
+            str(size): own["minimal set", size] for size in map(int, tried)
+        }
     monkeypatch.setattr(redundancy_module, "general_redundancy", None)
     resumed = redundancy(*labelled, out=tmp_path / "run", **QUICK)
     pd.testing.assert_frame_equal(resumed.reduction, tasked.reduction)
@@ -363,7 +372,7 @@ def test_a_killed_run_keeps_its_finished_steps(step, labelled, tasked, tmp_path,
 def test_little_memory_streams_and_learns_the_same_things(labelled, tasked):
     tight = redundancy(*labelled, max_memory=4 * 16 * 250, **QUICK)
     assert tight.neurons.equals(tasked.neurons)
-    assert tight.frame["test"].iloc[0] == pytest.approx(tasked.frame["test"].iloc[0], abs=0.08)
+    assert tight.frame["score"].iloc[0] == pytest.approx(tasked.frame["score"].iloc[0], abs=0.08)
 
 
 def test_numbers_are_predicted_too_and_have_no_control_task(tmp_path):
@@ -373,11 +382,11 @@ def test_numbers_are_predicted_too_and_have_no_control_task(tmp_path):
     scores = layers[:, 0, 3] + 0.1 * rng.standard_normal(300)
     store = made_store(tmp_path / "acts", sentences, layers)
     found = redundancy(store, [[score] for score in scores.tolist()], **QUICK)
-    assert found.frame["test"].iloc[0] > 0.9
+    assert found.frame["score"].iloc[0] > 0.9
     assert found.frame["control"].isna().all()
     assert found.selected["neuron"].iloc[0] == "0:3"
     assert found.run.summary["metric"] == "pearson"
-    assert "pearson on test" in [trace.name for trace in found.plot("How many neurons").data]
+    assert "pearson on test" in [trace.name for trace in found.plot("Neurons left").data]
     with pytest.raises(SettingError, match="no table class_layers: the task predicts numbers"):
         _ = found.class_layers
 
@@ -391,7 +400,7 @@ def test_a_model_reads_the_corpus_into_the_run_and_python_needs_no_folder(tiny_f
     pd.testing.assert_frame_equal(kept.frame, away.frame)
     unlabelled = redundancy(tiny_folder("bert"), corpus, progress=False)
     assert unlabelled.run.summary["words"] == corpus.n_words
-    assert "test" not in unlabelled.frame
+    assert "score" not in unlabelled.frame
     with pytest.raises(SettingError, match="no table reduction: no task was given"):
         _ = unlabelled.reduction
 
@@ -399,14 +408,17 @@ def test_a_model_reads_the_corpus_into_the_run_and_python_needs_no_folder(tiny_f
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"thresholds": (0.2, 1.5)}, r"threshold 1.5 is not between 0 and 1"),
+        (
+            {"thresholds": (0.2, 1.5)},
+            r"thresholds is \(0.2, 1.5\); expected numbers separated by commas at least 0 and at most 1",
+        ),
         ({"thresholds": (0.4, 0.2)}, "give each once, in ascending order"),
-        ({"representatives": "best"}, "no rule 'best'; choose random, medoid or first"),
-        ({"keep": 1.2}, "keep is 1.2; it must lie above 0"),
-        ({"keep_layers": 0}, "keep_layers is 0; it must lie above 0"),
-        ({"clusters": "spectral"}, "no clusters 'spectral'; choose average, kmeans or dbscan"),
-        ({"seeds": 0}, "Found 0 seeds"),
-        ({"penalty": "search"}, "does not search penalties"),
+        ({"representatives": "best"}, "representatives is 'best'; expected one of random, medoid, first"),
+        ({"keep": 1.2}, "keep is 1.2; expected a number above 0 and at most 1"),
+        ({"keep_layers": 0}, r"keep_layers is 0\.0; expected a number above 0"),
+        ({"clusters": "spectral"}, "clusters is 'spectral'; expected one of average, kmeans, dbscan"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"penalty": "search"}, "penalty is 'search'"),
     ],
 )
 def test_impossible_settings_are_said_before_anything_is_read(change, message, labelled):

@@ -6,8 +6,6 @@ from typer.testing import CliRunner
 
 from made_stores import conllu, known_data
 from residuum.cli import app
-from residuum.errors import SettingError
-from residuum.maths.probing import Recipe
 from residuum.probing.redundancy import redundancy
 from residuum.storage.results import read_run
 
@@ -26,21 +24,30 @@ def invoke(*arguments):
 
 
 def test_the_command_gives_the_numbers_of_python(tiny_folder, treebank, tmp_path):
-    options = ("--task", "upos", "--thresholds", "0.2,0.5", "--seeds", 1, "--epochs", 2, "--representatives", "medoid")
+    options = (
+        "--task",
+        "upos",
+        "--thresholds",
+        "0.2,0.5",
+        "--recipe",
+        "paper",
+        "--epochs",
+        2,
+        "--representatives",
+        "medoid",
+    )
     options += ("--keep", 0.9, "--keep-layers", 0.95, "--clusters", "dbscan", "--random-twin")
     done = invoke(tiny_folder("bert"), treebank, "--out", tmp_path / "cli", *options)
     assert done.exit_code == 0, done.output
-    assert "Clustering 64 neurons over" in done.output
-    assert "probes (" in done.output
     assert "minimal set" in done.output
-    assert "Random twin: 5 probes" in done.output
+    assert "Next: residuum transfer" in done.output
     python = redundancy(
         tiny_folder("bert"),
         treebank,
         "upos",
         thresholds=(0.2, 0.5),
-        seeds=1,
-        recipe=Recipe(epochs=2),
+        recipe="paper",
+        epochs=2,
         representatives="medoid",
         keep=0.9,
         keep_layers=0.95,
@@ -60,12 +67,12 @@ def test_a_store_needs_neither_corpus_nor_task(tmp_path):
     assert done.exit_code == 0, done.output
     run = read_run(tmp_path / "run")
     assert run.tables["layers"]["layer"].tolist() == [0, 2]
-    assert "test" not in run.tables["thresholds"]
+    assert "score" not in run.tables["thresholds"]
 
 
 def test_mistakes_are_one_line(treebank, tmp_path):
     done = invoke(treebank, "--out", tmp_path / "run", "--thresholds", "0.3,many")
     assert done.exit_code == 2
     done = invoke("no-such-model", treebank, "--out", tmp_path / "run", "--focus", 2)
-    assert isinstance(done.exception, SettingError)
-    assert "threshold 2.0 is not between 0 and 1" in str(done.exception)
+    assert done.exit_code == 2
+    assert "--focus is 2.0; expected a number at least 0 and at most 1" in " ".join(done.output.split())

@@ -69,6 +69,7 @@ def click_through(page: Page, link: str) -> None:
     """The section comes under the bar, what is seen of its figures is drawn, and nothing is wider than the window."""
     page.run(f"document.querySelector('.bar nav a[href=\"{link}\"]').click()")
     section = f"document.querySelector('{link}')"
+    page.wait_for(f"!{section}.closest('main > section').hidden")
     page.wait_for(f"{section}.getBoundingClientRect().top < window.innerHeight")
     page.wait_for(f"{SEEN}({section}).every((plot) => plot.querySelector('.main-svg'))")
     assert page.run(f"{section}.getBoundingClientRect().top") >= 0
@@ -80,7 +81,8 @@ def see_every_figure(page: Page) -> None:
     """Sections that have no link of their own, such as the steps of studies, are scrolled to."""
     for number in range(page.run("document.querySelectorAll('section.run').length")):
         section = f"document.querySelectorAll('section.run')[{number}]"
-        page.run(f"{section}.scrollIntoView({{behavior: 'instant'}})")
+        page.run(f"location.hash = {section}.id")
+        page.wait_for(f"!{section}.hidden")
         drawn = f"Array.from({section}.querySelectorAll('.plot')).map((plot) => plot.closest('.panel'))"
         page.run(f"Promise.all({drawn}.map((panel) => draw(figures.find((one) => one.panel === panel)))).then(() => 0)")
         assert page.run(f"{EMPTY}({section})") == []
@@ -90,6 +92,8 @@ def see_every_figure(page: Page) -> None:
 
 def hover_a_map(page: Page) -> None:
     """A cell of the first map of layers tells both layers and the value."""
+    page.run(f"location.hash = {MAP}.closest('section').id")
+    page.wait_for(f"!{MAP}.closest('section').hidden")
     page.run(f"{MAP}.querySelector('.plot').scrollIntoView({{block: 'center', behavior: 'instant'}})")
     page.wait_for(f"{MAP}.querySelector('.nsewdrag')")
     place = page.run(

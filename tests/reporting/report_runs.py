@@ -36,6 +36,9 @@ def comparison_run(
             "layer": [layer for _, layer in labels],
             "neurons": 32,
             "constant": [found.get(label, 0) for label in labels],
+            "top_neuron": 3,
+            "top_share": 0.1,
+            "effective_rank": 20.0,
         }
     )
     return Run(

@@ -9,12 +9,12 @@ from report_runs import comparison_run
 
 from residuum.storage.results import Run, write_run
 
-VERDICTS = ("holds", "does not hold", "unclear", "not measured")
+VERDICTS = ("holds", "does not hold", "inconclusive", "not measured")
 
 
 def study_run(name: str = "similarity") -> Run:
     """A study with one finding of each verdict, the first three with two cases."""
-    known = {"holds": 0.4, "does not hold": -0.4, "unclear": 0.1}
+    known = {"holds": 0.4, "does not hold": -0.4, "inconclusive": 0.1}
     cases = [
         {"where": "§1", "finding": sentence(verdict), "case": case, "value": v, "low": v - 0.2, "high": v + 0.2}
         for verdict, value in known.items()

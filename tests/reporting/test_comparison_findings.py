@@ -5,13 +5,11 @@ import pandas as pd
 import pytest
 from report_runs import comparison_run
 
-from residuum.reporting.comparison_findings import comparison_findings, summarise_comparison
+from residuum.reporting.report import section
 
 
 def texts(run):
-    return {
-        finding.topic: finding.text.replace("\u00a0", " ") for finding in comparison_findings(summarise_comparison(run))
-    }
+    return {finding.topic: finding.text.replace("\u00a0", " ") for finding in section(run).findings}
 
 
 def set_value(run, measure, a, b, value):
@@ -28,8 +26,8 @@ def test_the_most_alike_layers_of_different_models_are_named_with_interval_and_n
     set_value(run, "svcca", ("a", 0), ("b", 2), 0.99)  # another measure does not decide
     set_value(run, "cka", ("a", 0), ("a", 3), 0.98)  # nor do layers of one model
     assert texts(run)["Most alike across models"] == (
-        "Layer 3 of a and layer 1 of b have the highest CKA, 0.950 (95 % interval 0.930 to 0.960). "
-        "With permuted words the same two would have 0.125."
+        "Layer 3 of a and layer 1 of b have the highest CKA: 0.950 (95 % CI 0.930–0.960). "
+        "With permuted words the value would be 0.125."
     )
 
 
@@ -38,7 +36,7 @@ def test_in_one_model_two_different_layers_are_the_most_alike():
     set_value(run, "rsa", ("a", 3), ("a", 0), 0.95)
     run.tables["similarity"]["null"] = np.nan
     run.tables["similarity"]["low"] = np.nan
-    assert texts(run)["Most alike"] == "Layers 3 and 0 of a have the highest RSA, 0.950."
+    assert texts(run)["Most alike"] == "Layers 3 and 0 of a have the highest RSA: 0.950."
 
 
 def test_the_model_that_repeats_itself_most_is_the_one_of_the_highest_mean():
@@ -56,16 +54,27 @@ def test_the_largest_step_goes_to_the_next_layer_there_is():
     run.tables["curves"]["layer"] = run.tables["curves"]["layer"] * 4
     steps = run.tables["curves"]["curve"] == "to_next_layer"
     run.tables["curves"].loc[steps, "value"] = [0.9, 0.4]
-    assert "from layer 4 to layer 8 of a: CKA 0.400" in texts(run)["Largest step"]
+    assert "from layer 4 to layer 8 of a: CKA 0.400" in texts(run)["Largest change"]
 
 
 def test_constant_neurons_are_counted_and_located():
-    assert texts(comparison_run({"a": 2}))["Constant neurons"] == "None: all 64 neurons vary over these words."
+    assert texts(comparison_run({"a": 2}))["Constant neurons"] == "All 64 neurons vary over these words."
     found = {("a", 1): 3, ("b", 0): 1}
     said = texts(comparison_run({"a": 2, "b": 1}, constant=found))["Constant neurons"]
-    assert said == "4 of 96 neurons never vary over these words: 3 in layer 1 of a and 1 in layer 0 of b."
+    assert said == "4 of 96 neurons are constant over these words: 3 in layer 1 of a and 1 in layer 0 of b."
     everywhere = comparison_run({"a": 9}, constant={("a", layer): 1 for layer in range(9)})
     assert texts(everywhere)["Constant neurons"].endswith("1 in layer 2 of a and more in 6 other layers.")
+
+
+def test_a_neuron_that_decides_a_layer_is_said_before_any_similarity():
+    assert "Outlier neurons" not in texts(comparison_run({"a": 2}))
+    run = comparison_run({"a": 3})
+    run.tables["layers"]["top_share"] = [0.1, 0.6, 0.98]
+    said = texts(run)
+    assert list(said).index("Outlier neurons") < list(said).index("Most alike")
+    assert "In 2 layers one neuron has more than half of the variance" in said["Outlier neurons"]
+    assert "neuron 3 of layer 2 of a: 98%" in said["Outlier neurons"].replace(" %", "%")
+    assert "--standardize" in said["Outlier neurons"]
 
 
 def test_what_was_not_counted_is_not_claimed():
@@ -94,5 +103,5 @@ def test_scope_certainty_and_what_was_left_out():
 def test_models_of_one_layer_have_nothing_to_repeat(models):
     said = texts(comparison_run(models))
     assert "Repetition" not in said
-    assert "Largest step" not in said
+    assert "Largest change" not in said
     assert ("Most alike across models" in said) == (len(models) == 2)

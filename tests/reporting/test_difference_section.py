@@ -8,7 +8,7 @@ import pytest
 from report_runs import comparison_run
 
 from residuum.errors import StoreError
-from residuum.reporting.sections import section
+from residuum.reporting.report import section
 from residuum.storage.results import Run
 
 BLOCKS = {"base": 2, "tuned": 2, "half": 1}
@@ -95,36 +95,36 @@ def finding(run, topic):
 
 def test_the_findings_have_the_numbers_of_each_model():
     said = finding(difference_run(), "tuned: knowledge")
-    assert "upos -0.200 (95\u00a0% interval -0.210 to -0.100)" in said
+    assert "upos -0.200 (95\u00a0% CI -0.210 to -0.100)" in said
     assert "layer 2 changed most (upos -0.200)" in said
-    assert "in the lower half +0.000 and in the upper half -0.100" in said
-    assert "1 of 6 changes have intervals that exclude zero" in said
+    assert "+0.000 in the lower half and -0.100 in the upper half" in said
+    assert "1 of 6 intervals exclude zero" in said
     neurons = finding(difference_run(), "tuned: neurons")
     assert "upos 12 → 12" in neurons
     assert "upos 0.75 → 0.75" in neurons
     assert "At the clustering threshold 0.3, 25% of neurons are left (base: 50%)" in neurons
-    likeness = finding(difference_run(), "tuned: likeness")
-    assert "layer 2 is the least like base at its depth (0.500), and most like layer 1 of it (0.970)" in likeness
+    likeness = finding(difference_run(), "tuned: similarity")
+    assert "lowest in layer 2: 0.500. This layer is most similar to layer 1 of base (0.970)" in likeness
 
 
 def test_salient_neurons_are_shown_as_many_in_every_model():
     panels = {panel.title: panel for panel in section(difference_run()).panels}
-    tenth = panels["Where do the most salient 10% lie?"].views[0]
+    tenth = panels["Layers of the most salient 10%"].views[0]
     assert tenth.where == {"task": TASKS[0], "set": "top 0.1"}
     assert {share for line in tenth.figure.data for share in line.y} == {0.2}
-    minimal = panels["Where do the neurons that matter lie?"].views[0]
+    minimal = panels["Layers of the minimal set"].views[0]
     assert {share for line in minimal.figure.data for share in line.y} == {0.5}
 
 
 def test_where_nothing_changed_that_is_said():
-    assert "No layer's accuracy differs from the base's by anything." in finding(
+    assert "The accuracy of every layer equals that of the base." in finding(
         difference_run(lost=0.0), "tuned: knowledge"
     )
 
 
 def test_what_was_left_out_and_how_the_data_was_cut_is_said():
     run = difference_run(**{"left out": "attention (base gives none)", "notes": ["text was cut"]})
-    assert finding(run, "Left out") == "attention (base gives none)."
+    assert finding(run, "Left out") == "Attention (base gives none)."
     assert finding(run, "Data") == "text was cut."
 
 
@@ -133,18 +133,18 @@ def test_every_task_and_measure_has_its_figures_and_tasks_are_chosen_together():
     of_tasks = [panel for panel in panels.values() if panel.choice == "Task"]
     assert len(of_tasks) == 5
     assert {tuple(view.key for view in panel.views) for panel in of_tasks} == {("task upos", "task chunk")}
-    heatmaps = panels["How alike are all layers of all models?"]
+    heatmaps = panels["Similarity of all layers of all models"]
     assert [view.group for view in heatmaps.views] == ["Representations"] * 3 + ["Attention"]
 
 
 def test_curves_of_models_of_different_depth_end_at_the_same_place():
-    panel = next(p for p in section(difference_run()).panels if p.title == "What do the layers know?")
+    panel = next(p for p in section(difference_run()).panels if p.title == "Accuracy of each layer")
     lines = {trace.name: list(trace.x) for trace in panel.views[0].figure.data if trace.name}
     assert lines == {"base": [0, 0.5, 1], "tuned": [0, 0.5, 1], "half": [0, 1]}
 
 
 def test_the_change_is_drawn_with_its_interval_around_zero():
-    panel = next(p for p in section(difference_run()).panels if p.title.startswith("What changed"))
+    panel = next(p for p in section(difference_run()).panels if p.title.startswith("Change from the base"))
     lines = {trace.name: list(trace.y) for trace in panel.views[0].figure.data if trace.name}
     assert lines == {"base": [0, 0], "tuned": [0, 0, -0.2], "half": [0, -0.2]}
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from residuum.reporting import embedding
+from residuum.reporting import page as embedding
 from residuum.reporting.charts import value_map
 from residuum.reporting.content import View
-from residuum.reporting.embedding import figure_data, json_block, rows_shown, script_block, table_data
+from residuum.reporting.page import figure_data, json_block, rows_shown, script_block, table_data
 
 
 def shown(where, having=()):
@@ -89,18 +89,18 @@ def test_a_figure_of_a_cut_table_keeps_its_own_rows(monkeypatch):
     assert rows_shown(shown({"name": "a"}), frame) == {}
     monkeypatch.setattr(embedding, "EMBEDDED_ROWS", 3)
     kept = rows_shown(shown({"name": "a", "k": "0"}), frame)
-    assert (kept["rows"], cells(kept["own"])["value"]) == (2, [1.0, None])
-    assert cells(rows_shown(shown({"k": "0"}, ("value",)), frame)["own"])["value"] == [1.0, 3.0, 5.0]
+    assert (kept["rows"], cells(kept["points"])["value"]) == (2, [1.0, None])
+    assert cells(rows_shown(shown({"k": "0"}, ("value",)), frame)["points"])["value"] == [1.0, 3.0, 5.0]
     assert rows_shown(shown({}), frame) == {"rows": 5}
 
 
 def test_a_figure_with_a_table_of_its_own_keeps_that_whatever_the_other_has():
-    own = rows_shown(replace(shown({}), own=pd.DataFrame({"mean": [0.5]})), pd.DataFrame({"value": [0.4, 0.6]}))
-    assert (own["rows"], cells(own["own"])) == (1, {"mean": [0.5]})
+    own = rows_shown(replace(shown({}), points=pd.DataFrame({"mean": [0.5]})), pd.DataFrame({"value": [0.4, 0.6]}))
+    assert (own["rows"], cells(own["points"])) == (1, {"mean": [0.5]})
 
 
 @pytest.mark.parametrize(("rows", "height"), [(3, None), (20, 160 + 26 * 20), (500, 1600)])
 def test_a_map_of_many_rows_keeps_the_height_that_they_need(rows, height):
     names = [f"row {row}" for row in range(rows)]
-    figure = value_map([[0.5]] * rows, names, ["a"], x="x", y="y", colours="c")
+    figure = value_map(pd.DataFrame({"a": [0.5] * rows}, names), x="x", y="y", colours="c")
     assert figure_data(figure)["height"] == height

@@ -7,8 +7,7 @@ import reading
 from every_run import every_run
 from reading import open_as, read_through, reader_name
 
-from residuum.reporting.reporting import report
-from residuum.reporting.sections import SECTIONS
+from residuum.reporting.report import SECTIONS, report
 
 NASTY = "<img src=x onerror='window.ran=1'><b>%{z}</b></script><script>window.ran=1</script>"
 SLOW = pytest.mark.slow
@@ -72,7 +71,7 @@ def test_the_rows_of_a_figure_are_those_that_it_shows(page, path, runs):
 
 
 def test_a_csv_that_cannot_have_all_rows_says_so(page, runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("residuum.reporting.embedding.EMBEDDED_ROWS", 12)
+    monkeypatch.setattr("residuum.reporting.page.EMBEDDED_ROWS", 12)
     compared = next(run for run in runs if run.command == "compare")
     page.open(report(compared, tmp_path / "cut.html"))
     said = page.run("Array.from(document.querySelectorAll('.held'), (one) => one.textContent)")

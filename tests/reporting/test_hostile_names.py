@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from report_runs import comparison_run
 
-from residuum.reporting.reporting import report
+from residuum.reporting.report import report
 from residuum.storage.results import Run, write_run
 
 NASTY = "<img src=x onerror='window.ran=1'></script><script>window.ran=1</script>"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from report_runs import MEASURES, comparison_run
 
-from residuum.reporting.reporting import report
+from residuum.reporting.report import report
 from residuum.storage.results import Run
 
 NASTY = "<img src=x onerror='document.title=`broken`'></script><script>document.title='broken'</script>"
@@ -34,6 +34,12 @@ def page(browser, path):
     assert {request for request in browser.requests if request.startswith("file")} == {path.as_uri()}
 
 
+def go(page, section):
+    """Open a section as a reader does who clicks its name."""
+    page.run(f"document.querySelector('.bar nav a[href=\"#{section}\"]').click()")
+    page.wait_for(f"!document.getElementById('{section}').hidden")
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_figure_is_drawn_in_light_and_dark_on_a_phone_and_a_desk(page, path, width, dark):
@@ -47,7 +53,9 @@ def test_every_figure_is_drawn_in_light_and_dark_on_a_phone_and_a_desk(page, pat
 
 
 def test_a_cell_tells_both_layers_value_interval_and_null(page):
+    go(page, "run-1")
     page.run("document.querySelector('.square .plot').scrollIntoView({block: 'center'})")
+    page.run("drawAll()")  # else the figure, once seen, is fitted to its room while the mouse is over it
     cell = page.run(
         "(() => { const box = document.querySelector('.square .nsewdrag').getBoundingClientRect();"
         "return [box.x + box.width * 0.06, box.y + box.height * 0.94] })()"
@@ -60,14 +68,16 @@ def test_a_cell_tells_both_layers_value_interval_and_null(page):
 
 def test_the_choice_of_a_measure_moves_all_figures_of_the_run(page):
     page.run(
-        "(() => { const select = document.querySelector('select'); select.value = 'attention_js';"
+        "(() => { const select = document.querySelector('#run-1 select'); select.value = 'attention_js';"
         "select.dispatchEvent(new Event('change')) })()"
     )
     page.wait_for("document.querySelector('.square .gtitle').textContent === 'Heads: Jensen–Shannon'")
-    values = page.run("Array.from(document.querySelectorAll('select'), (select) => select.value)")
+    values = page.run("Array.from(document.querySelectorAll('#run-1 select'), (select) => select.value)")
     assert values == ["attention_js"] * 3
-    assert "Jensen–Shannon" in page.run("document.querySelector('.note').textContent")
-    assert page.run("document.querySelectorAll('.plot')[1].querySelector('.ytitle').textContent").startswith("Heads")
+    assert "Jensen–Shannon" in page.run("document.querySelector('#run-1 .note').textContent")
+    assert page.run("document.querySelectorAll('#run-1 .plot')[1].querySelector('.ytitle').textContent").startswith(
+        "Heads"
+    )
 
 
 def test_the_theme_is_switched_by_keyboard_and_kept(page, path):
@@ -84,6 +94,7 @@ def column(page, place):
 
 
 def test_a_table_is_sorted_by_keyboard_with_what_is_missing_last(page):
+    go(page, "run-2")
     assert column(page, 2)[:4] == ["10", "9", "100", "–"]
     page.run("document.querySelectorAll('#run-2-table-1 thead button')[1].focus()")
     page.press(*ENTER)
@@ -99,17 +110,21 @@ def test_a_table_is_sorted_by_keyboard_with_what_is_missing_last(page):
 
 def test_everything_is_reached_by_the_tab_key(page):
     page.run("for (const details of document.querySelectorAll('details')) details.open = true")
-    controls = "Array.from(document.querySelectorAll('button:not([hidden]), select, summary, a[href]'))"
-    for _ in range(page.run(f"{controls}.length") + 20):
-        page.press(*TAB)
-        page.run("document.activeElement.reached = true")
-    assert page.run(f"{controls}.filter((one) => !one.reached).map((one) => one.outerHTML)") == []
+    kinds = "'button:not([hidden]), select, summary, a[href]'"
+    for section in ("overview", "run-1", "run-2", "settings"):
+        go(page, section)
+        controls = f"Array.from(document.getElementById('{section}').querySelectorAll({kinds}))"
+        page.run("document.querySelector('.mark').focus()")
+        for _ in range(page.run(f"{controls}.length") + 30):
+            page.press(*TAB)
+            page.run("document.activeElement.reached = true")
+        assert page.run(f"{controls}.filter((one) => !one.reached).map((one) => one.outerHTML)") == []
 
 
 def test_figures_and_tables_are_downloaded(page, tmp_path):
     page.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     for kind in ("svg", "png", "csv"):
-        page.run(f"document.querySelector('.panel [data-format={kind}]').click()")
+        page.run(f"document.querySelector('#run-1 .panel [data-format={kind}]').click()")
         wait_for_file(tmp_path / f"similarity-cka.{kind}")
     assert (tmp_path / "similarity-cka.svg").read_text().startswith("<svg")
     assert (tmp_path / "similarity-cka.png").read_bytes().startswith(b"\x89PNG")
@@ -154,4 +169,4 @@ def test_on_paper_everything_is_open_and_light(page, path):
     assert page.run("document.querySelector('.plot .main-svg').getBoundingClientRect().width") == 650
     page.run("window.dispatchEvent(new Event('afterprint'))")
     page.wait_for("document.querySelector('.plot .main-svg').style.background === 'rgb(22, 27, 34)'")
-    assert page.run("document.querySelector('.plot .main-svg').getBoundingClientRect().width") == 736
+    assert page.run("document.querySelector('.plot .main-svg').getBoundingClientRect().width") == 935

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.errors import SettingError
 from residuum.reporting.charts import Series, interval_chart, line_chart, value_map
-from residuum.reporting.figures import heatmap
-from residuum.reporting.redundancy_figures import window_bars
-from residuum.reporting.reporting import report
+from residuum.reporting.redundancy import window_bars
+from residuum.reporting.report import report
+from residuum.reporting.similarity import heatmap
 from residuum.storage.results import write_run
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -61,7 +61,7 @@ def test_dots_have_their_intervals_and_the_bound():
 
 def test_missing_cells_stay_blank_and_names_are_labels():
     (axes, _) = paper_figure(
-        value_map([[0.5, np.nan], [0.25, 1.0]], ["top", "low"], ["x", "y"], x="c", y="r", colours="v")
+        value_map(pd.DataFrame([[0.5, np.nan], [0.25, 1.0]], ["top", "low"], ["x", "y"]), x="c", y="r", colours="v")
     ).axes
     assert np.isnan(np.ma.filled(axes.collections[0].get_array(), np.nan)).sum() == 1
     assert [text.get_text() for text in axes.texts] == ["0.50", "0.25", "1.00"]
@@ -87,8 +87,8 @@ def test_every_figure_of_a_report_becomes_a_file(kind, start, tmp_path):
     files = sorted((tmp_path / "alike-figures").iterdir())
     assert [file.name for file in files] == [
         f"01-compare-01-similarity-of-all-layers-of-all-models.{kind}",
-        f"01-compare-02-how-much-each-layer-repeats-the-others.{kind}",
-        f"01-compare-03-how-much-is-kept-from-one-layer-to-the-next.{kind}",
+        f"01-compare-02-similarity-to-all-other-layers.{kind}",
+        f"01-compare-03-similarity-to-the-next-layer.{kind}",
     ]
     assert all(file.read_bytes().startswith(start) for file in files)
     before = [file.read_bytes() for file in files]
@@ -101,7 +101,7 @@ def test_the_command_line_writes_them_too(tmp_path):
     out = tmp_path / "report.html"
     result = CliRunner().invoke(app, ["report", str(tmp_path / "run"), "-o", str(out), "--figures", "svg"])
     assert result.exit_code == 0, result.output
-    assert "report-figures" in result.output.replace("\n", "")
+    assert "report.html is written" in result.output.replace("\n", "")
     names = {file.name for file in (tmp_path / "report-figures").iterdir()}
     assert len(names) == 6
     assert "01-compare-01-similarity-of-all-layers-of-all-models-svcca.svg" in names
@@ -117,7 +117,7 @@ def test_names_that_are_cut_do_not_take_one_another_s_place(tmp_path):
 
 
 def test_an_unknown_format_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch):
-    with pytest.raises(SettingError, match="figures is 'gif'; choose one of pdf, svg, png"):
+    with pytest.raises(SettingError, match="figures is 'gif'; expected one of pdf, svg, png"):
         report(RUN, tmp_path / "report.html", figures="gif")
     assert not (tmp_path / "report.html").exists()
     monkeypatch.setitem(sys.modules, "matplotlib", None)

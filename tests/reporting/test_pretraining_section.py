@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import StoreError
-from residuum.reporting.pretraining import pretraining_section
+from residuum.reporting.report import section
 from residuum.storage.results import Run
 
 
@@ -39,15 +39,15 @@ def pretraining_run() -> Run:
 
 
 def test_the_section_says_what_was_reached_and_what_was_kept_apart():
-    section = pretraining_section(pretraining_run())
-    said = {finding.topic: finding.text for finding in section.findings}
-    assert said["Perplexity"] == "On held-out sentences at the end: en 280.0."
+    content = section(pretraining_run())
+    said = {finding.topic: finding.text for finding in content.findings}
+    assert said["Perplexity"] == "On held-out sentences after training: en 280.0."
     assert "tr 0.400 (layer 2)" in said["Retrieval"]
-    assert said["Kept apart"].startswith("2 training pairs occurred in a retrieval set")
+    assert said["Held out"].startswith("2 training pairs occurred in a retrieval set")
 
 
 def test_every_loss_and_score_has_its_curve():
-    losses, scores = pretraining_section(pretraining_run()).panels
+    losses, scores = section(pretraining_run()).panels
     assert [view.label for view in losses.views] == ["loss", "mlm", "ranking 1"]
     assert [view.label for view in scores.views] == ["retrieval tr", "perplexity en"]
     assert len(scores.views[0].figure.data) == 3, "a line for each layer"
@@ -57,10 +57,10 @@ def test_every_loss_and_score_has_its_curve():
 def test_a_run_without_evaluation_shows_its_losses_only():
     run = pretraining_run()
     nothing = replace(run, tables=run.tables | {"scores": run.tables["scores"].iloc[:0]})
-    assert len(pretraining_section(nothing).panels) == 1
+    assert len(section(nothing).panels) == 1
 
 
 def test_a_run_that_is_not_whole_is_refused():
     run = pretraining_run()
-    with pytest.raises(StoreError, match="no whole pretraining: its table pairs has no name.*--fresh"):
-        pretraining_section(replace(run, tables={k: v for k, v in run.tables.items() if k != "pairs"}))
+    with pytest.raises(StoreError, match="not a complete run of `pretrain`: its table pairs has no name.*--fresh"):
+        section(replace(run, tables={k: v for k, v in run.tables.items() if k != "pairs"}))

@@ -7,8 +7,7 @@ import pytest
 from residuum.errors import StoreError
 from residuum.reporting.charts import Series, line_chart, value_map
 from residuum.reporting.probing import class_text
-from residuum.reporting.reporting import report
-from residuum.reporting.sections import section
+from residuum.reporting.report import report, section
 from residuum.storage.results import Run, write_run
 
 NASTY = "<b onclick=alert(1)>%{z}"
@@ -111,16 +110,18 @@ def languages_run(model: str = "encoder") -> Run:
 def test_the_front_says_what_all_layers_and_which_layers_know():
     shown = section(probing_run(), "runs/upos")
     texts = {finding.topic: finding.text for finding in shown.findings}
-    assert shown.title == "What do the layers of encoder know of upos?"
-    assert "score 0.905" in texts["All layers together"]
-    assert "0.895 to 0.915" in texts["All layers together"]
-    assert "scores 0.650: selectivity is 0.255" in texts["All layers together"]
+    assert shown.title == "What do the layers of encoder know about upos?"
+    assert "reaches accuracy 0.905" in texts["All layers together"]
+    assert "0.895–0.915" in texts["All layers together"]
+    assert "reaches 0.650, a selectivity of 0.255" in texts["All layers together"]
     assert "majority 0.200, word majority 0.800" in texts["All layers together"]
-    assert texts["Layers"].startswith("2 layers of 3 alone are enough for this task (layers 1–2). The best, layer 1")
-    assert texts["Classes"] == (
-        "Found as well as by all layers together: OFTEN by layers 1–2. By no single layer: RARE."
+    assert texts["Layers"].startswith(
+        "2 of 3 layers are sufficient alone (layers 1–2). The best single layer, layer 1,"
     )
-    assert "With random weights the model scores 0.450." in texts["All layers together"]
+    assert texts["Classes"] == (
+        "Recognised as well as by all layers together: OFTEN by layers 1–2. By no single layer: RARE."
+    )
+    assert "The random twin (same model, random weights) reaches 0.450." in texts["All layers together"]
     assert texts["Data"] == "x was cut by seed 0."
     assert shown.facts["training examples"] == "1,234"
 
@@ -132,20 +133,20 @@ def test_the_layer_figure_has_every_line_that_was_measured():
         *("each layer", "all layers", "control task", "random twin", "majority baseline", "word majority baseline")
     ]
     assert lines["each layer"] == [0.7, 0.9, 0.89]
-    assert lines["word majority baseline"] == [0.8] * 3
+    assert lines["word majority baseline"] == [0.8] * 2
 
 
 def test_classes_are_told_with_all_layers_that_are_enough_and_no_others():
     table = pd.DataFrame({"class": list("ABCD"), "sufficient_layers": ["1,4", "0", "1,4", ""]})
     assert class_text(table) == (
-        "Found as well as by all layers together: B by layer 0; A, C by layers 1, 4. By no single layer: D."
+        "Recognised as well as by all layers together: B by layer 0; A, C by layers 1, 4. By no single layer: D."
     )
     many = pd.DataFrame({"class": list("ABCDEFGH"), "sufficient_layers": list("01234567")})
     assert "F by layer 5; 2 more classes by other layers (see the table)." in class_text(many)
 
 
 def test_classes_are_drawn_from_frequent_to_rare():
-    (panel,) = [panel for panel in section(probing_run()).panels if panel.title == "Class by class"]
+    (panel,) = [panel for panel in section(probing_run()).panels if panel.title == "Recall of each class"]
     (block,) = panel.views[0].figure.data
     assert [row[0][0] for row in block.customdata] == ["OFTEN", "RARE"]
     assert list(block.z[0]) == [0.7, 0.9, 0.9, 0.91]
@@ -154,7 +155,7 @@ def test_classes_are_drawn_from_frequent_to_rare():
 def test_numbers_have_no_control_and_no_classes():
     shown = section(probing_run(regression=True))
     assert [finding.topic for finding in shown.findings] == ["All layers together", "Layers", "Data"]
-    assert "random labels" not in shown.findings[0].text
+    assert "control task" not in shown.findings[0].text
     assert "selectivity" not in shown.facts
     assert shown.facts["pearson"] == "0.905"
 
@@ -163,17 +164,20 @@ def test_no_layer_may_be_enough():
     run = probing_run()
     run.tables["scores"].loc[:, "sufficient"] = False
     texts = {finding.topic: finding.text for finding in section(run).findings}
-    assert texts["Layers"] == "No layer alone is enough for this task; the best, layer 1, scores 0.900."
+    assert texts["Layers"] == "No single layer is sufficient. The best single layer, layer 1, scores 0.900."
 
 
 def test_languages_are_told_from_best_to_worst_and_what_clustering_costs():
     shown = section(languages_run())
     text = shown.findings[0].text
-    assert "0.950 on held-out sentences of en, 0.600 on average elsewhere, from ja (0.400) to de (0.800)" in text
-    assert "Clustering at 0.3 leaves 70 of 100 neurons and costs at most a hundredth." in text
+    assert (
+        "0.950 on held-out sentences of en and 0.600 on average in other languages, from ja (0.400) to de (0.800)"
+        in text
+    )
+    assert "Clustering at 0.3 leaves 70 of 100 neurons and costs at most 0.01." in text
     assert shown.findings[1].text.startswith("7 words of the other languages")
     assert [panel.title for panel in shown.panels] == [
-        *("Fewer and fewer neurons", "Families of languages", "Which neurons hold in which language")
+        *("Accuracy with fewer neurons", "Language families", "Accuracy of each set of neurons in each language")
     ]
     lines = {trace.name: list(trace.y) for trace in shown.panels[0].views[0].figure.data if trace.name}
     assert lines["de"] == [0.8, 0.795, 0.6]
@@ -183,7 +187,7 @@ def test_where_every_clustering_costs_it_is_said():
     run = languages_run()
     table = run.tables["languages"]
     table.loc[table["threshold"] == 0.3, "score"] -= 0.1
-    assert "Every clustering costs more than a hundredth." in section(run).findings[0].text
+    assert "Every clustering costs more than 0.01." in section(run).findings[0].text
 
 
 @pytest.mark.parametrize("run", [probing_run(NASTY), languages_run(NASTY)], ids=["probe", "probe-languages"])
@@ -214,10 +218,13 @@ def test_a_second_axis_and_missing_intervals_are_drawn():
 
 
 def test_a_map_shows_names_and_leaves_gaps_blank():
-    figure = value_map([[1, np.nan]], [NASTY], ["x", "y"], x="column", y="row", colours="value")
+    figure = value_map(pd.DataFrame([[1, np.nan]], [NASTY], ["x", "y"]), x="column", y="row", colours="value")
     (block,) = figure.data
     assert np.isnan(block.z[0][1])
     assert "<b" not in block.customdata[0][0][0]
     many = [str(i) for i in range(100)]
-    ticks = value_map([[0.0] * 100], ["r"], many, x="c", y="r", colours="v").layout.xaxis.ticktext
-    assert len(ticks) <= 36
+    wide = value_map(pd.DataFrame([[0.0] * 100], ["r"], many), x="c", y="r", colours="v")
+    tall = value_map(pd.DataFrame({"c": [0.0] * 100}, many), x="c", y="r", colours="v")
+    assert len(wide.layout.xaxis.ticktext) <= 60
+    assert len(tall.layout.yaxis.ticktext) == 100
+    assert tall.layout.height >= 13 * 100

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import StoreError
-from residuum.reporting.reporting import report
-from residuum.reporting.sections import section
+from residuum.reporting.report import report, section
 from residuum.storage.results import Run
 
 NASTY = '<img src=x onerror="alert(1)">'
@@ -63,7 +62,8 @@ def ranking_run(cards: bool = True, methods: tuple[str, ...] = ("lca", "iou", "r
                 "neurons": [4, 1],
                 "share": [1.0, 0.25],
                 "dev": [0.9, 0.89],
-                "accuracy": [0.91, 0.902],
+                "metric": "accuracy",
+                "score": [0.91, 0.902],
                 "sd": [0.0, 0.0],
                 "low": [0.9, 0.89],
                 "high": [0.92, 0.91],
@@ -77,8 +77,8 @@ def ranking_run(cards: bool = True, methods: tuple[str, ...] = ("lca", "iou", "r
         ),
         **(card_tables() if cards else {}),
     }
-    config = {"model": "tiny", "task": "upos", "by": "lca", "delta": 0.01, "notes": ["cut by seed 0"]}
-    summary = {"oracle accuracy": 0.91, "majority": 0.2, "word majority": 0.7, "within delta on dev": True}
+    config = {"model": "tiny", "task": "upos", "by": "lca", "keep": 0.99, "notes": ["cut by seed 0"]}
+    summary = {"oracle accuracy": 0.91, "majority": 0.2, "word majority": 0.7, "sufficient": True}
     return Run("rank", config, summary, tables, environment=ENVIRONMENT)
 
 
@@ -147,11 +147,11 @@ def page(tmp_path_factory):
 
 def test_the_findings_of_a_ranking_say_its_numbers():
     found = {finding.topic: finding.text for finding in section(ranking_run()).findings}
-    assert "all 4 neurons scores 0.910" in found["All neurons"]
+    assert "all 4 neurons reaches accuracy 0.910" in found["All neurons"]
     assert "word majority 0.700" in found["All neurons"]
-    assert "1 neurons (25.0%) suffice to come within 0.01" in found["Minimal set"]
+    assert "1 neuron (25.0%) are sufficient to keep 99% of the score" in found["Minimal set"]
     assert "the top of LCA scores 0.600 and the bottom 0.300" in found["Top and bottom"]
-    assert "layer 0 (1)" in found["Where they lie"]
+    assert "layer 0 (1)" in found["Layers"]
     assert "LCA and IoU agree most: they share 50%" in found["Rankings"]
     assert found["Data"] == "cut by seed 0."
 
@@ -168,20 +168,20 @@ def test_every_figure_of_a_ranking_draws_a_table_that_is_there():
 def test_a_ranking_without_cards_or_agreement_has_a_section_too():
     shown = section(ranking_run(cards=False, methods=("lca",)))
     assert shown.cards == ()
-    assert "How far rankings agree" not in [panel.title for panel in shown.panels]
+    assert "Agreement of rankings" not in [panel.title for panel in shown.panels]
 
 
 def test_the_findings_tell_how_steady_the_ranking_is():
     found = {finding.topic: finding.text for finding in section(ranking_run(methods=("lca", "lca (seed 1)"))).findings}
-    assert found["Rankings"] == "LCA shares 50% of them with LCA of another seed."
+    assert found["Rankings"] == "LCA shares 50% of its first neurons with LCA of another seed."
     found = {finding.topic: finding.text for finding in section(ranking_run(methods=("lca", "random"))).findings}
-    assert found["Rankings"] == "The overlap with neurons drawn by lot is 50%."
+    assert found["Rankings"] == "The overlap with neurons chosen at random is 50%."
 
 
 def test_words_are_coloured_by_their_distance_from_the_mean():
     (card,) = section(ranking_run()).cards
     assert card.title == "Neuron 0:1"
-    assert card.note == "Number 2 of 4 by LCA."
+    assert card.note == "Rank 2 of 4 by LCA."
     assert [word.level for word in card.texts[0]] == [0, 4, -2, 1]
     assert card.texts[0][1].value == "+3.0"
     assert card.lists == {"Highest on": (f"{NASTY} +3.0",), "Lowest on": ("dog −1.5",)}
@@ -190,7 +190,7 @@ def test_words_are_coloured_by_their_distance_from_the_mean():
 def test_markup_in_a_label_is_inert_and_a_number_is_no_place_on_an_axis():
     run = ranking_run()
     run.tables["card_classes"]["label"] = [NASTY, "2020"]
-    panel = next(panel for panel in section(run).panels if panel.title == "What a neuron does in each class")
+    panel = next(panel for panel in section(run).panels if panel.title == "Activations per class")
     figure = panel.views[0].figure
     assert figure.layout.xaxis.type == "category"
     drawn = figure.to_json()
@@ -202,8 +202,8 @@ def test_the_random_twin_is_told_where_it_was_scored():
     run = ranking_run()
     run.tables["minimal"]["random_twin"] = [0.5, 0.25]
     found = {finding.topic: finding.text for finding in section(run).findings}
-    assert "random weights scores 0.500" in found["All neurons"]
-    assert "As many of the random twin score 0.250." in found["Minimal set"]
+    assert "random weights) reaches 0.500" in found["All neurons"]
+    assert "As many neurons of the random twin score 0.250." in found["Minimal set"]
 
 
 def described_run() -> Run:
@@ -250,7 +250,7 @@ def test_the_findings_of_an_ablation_tell_masked_from_running():
     shown = section(ablation_run())
     assert [finding.topic for finding in shown.findings] == ["Top, 5.0%", "Bottom, 5.0%", "Random 1, 5.0%"]
     assert "2 neurons set to their means" in shown.findings[0].text
-    assert "from 0.900 to 0.850 where only the probe misses them, and to 0.800" in shown.findings[0].text
+    assert "from 0.900 to 0.850 where they are hidden from the probe only, and to 0.800" in shown.findings[0].text
     lines = [trace.name for trace in shown.panels[0].views[0].figure.data if trace.name]
     assert lines == ["intact", "masked", "running", "retrained"]
     lines = [trace.name for trace in section(ablation_run(False)).panels[0].views[0].figure.data if trace.name]

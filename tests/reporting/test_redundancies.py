@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from residuum.errors import StoreError
-from residuum.reporting.redundancies import redundancy_section
-from residuum.reporting.redundancy_figures import cluster_picture, survivor_map, threshold_curve, window_bars
-from residuum.reporting.reporting import report
+from residuum.reporting.charts import word_picture
+from residuum.reporting.redundancy import survivor_map, threshold_chart, window_bars
+from residuum.reporting.report import report, section
 from residuum.storage.results import Run
 
-SCORES = {"dev": 0.9, "test": 0.88, "low": 0.87, "high": 0.89, "sd": 0.01, "control": 0.5, "selectivity": 0.38}
+SCORES = {"dev": 0.9, "score": 0.88, "low": 0.87, "high": 0.89, "sd": 0.01, "control": 0.5, "selectivity": 0.38}
 NASTY = "<img src=x onerror=alert(1)>"
 
 
@@ -59,11 +59,11 @@ def redundancy_run(task=True, word="fox"):
     }  # fmt: skip
     summary = {"words": 1234, "neurons": 20, "constant neurons": 2}
     if task:
-        tables["thresholds"] = thresholds.assign(**SCORES, enough=[True, True, False])
-        tables["layers"] = layers.assign(**SCORES, enough=[False, True])
+        tables["thresholds"] = thresholds.assign(**SCORES, sufficient=[True, True, False])
+        tables["layers"] = layers.assign(**SCORES, sufficient=[False, True])
         rows = [("oracle", 20, 1.0, 0.88, True), ("minimal set", 3, 0.15, 0.87, False)]
         tables["reduction"] = pd.DataFrame(
-            [{**SCORES, "set": s, "neurons": n, "share": x, "test": t, "enough": e} for s, n, x, t, e in rows]
+            [{**SCORES, "set": s, "neurons": n, "share": x, "score": t, "sufficient": e} for s, n, x, t, e in rows]
         )
         summary |= {
             "task": "upos",
@@ -82,28 +82,28 @@ def redundancy_run(task=True, word="fox"):
 
 
 def test_the_curve_has_neurons_on_the_left_and_accuracy_on_the_right():
-    figure = threshold_curve(redundancy_run().tables["thresholds"])
+    figure = threshold_chart(redundancy_run().tables["thresholds"])
     lines = {trace.name: trace for trace in figure.data if trace.name}
     assert list(lines["neurons left"].y) == [20, 12, 5]
     assert lines["neurons left"].yaxis is None
     assert list(lines["accuracy on test"].y) == [0.88] * 3
     assert lines["accuracy on test"].yaxis == "y2"
-    numbers = threshold_curve(redundancy_run().tables["thresholds"], "pearson")
+    numbers = threshold_chart(redundancy_run().tables["thresholds"], "pearson")
     assert "pearson on test" in {trace.name for trace in numbers.data}
     assert numbers.layout.yaxis2.title.text == "pearson"
-    alone = threshold_curve(redundancy_run(task=False).tables["thresholds"])
+    alone = threshold_chart(redundancy_run(task=False).tables["thresholds"])
     assert [trace.name for trace in alone.data] == ["neurons left"]
 
 
 def test_layers_are_drawn_beside_their_own_bar_and_the_twin():
     run = redundancy_run()
     run.tables["layers"]["random_twin"] = [0.4, 0.3]
-    (panel,) = [panel for panel in redundancy_section(run).panels if panel.title.startswith("How far does each layer")]
+    (panel,) = [panel for panel in section(run).panels if panel.title.startswith("Score of each layer")]
     lines = {trace.name: list(trace.y) for trace in panel.views[0].figure.data if trace.name}
-    assert lines["enough on dev"] == [0.87, 0.87]
+    assert lines["required on dev"] == [0.87, 0.87]
     assert lines["random twin"] == [0.4, 0.3]
     run.summary["metric"] = "pearson"
-    (panel,) = [panel for panel in redundancy_section(run).panels if panel.title.startswith("How far does each layer")]
+    (panel,) = [panel for panel in section(run).panels if panel.title.startswith("Score of each layer")]
     assert panel.views[0].figure.layout.yaxis.title.text == "pearson"
 
 
@@ -118,10 +118,10 @@ def test_classes_of_a_task_are_told_and_drawn():
         }
     )
     run.tables["class_layers"] = pd.DataFrame({"class": ["A", "B"], "sufficient_layers": ["", "0"]})
-    section = redundancy_section(run)
-    said = {finding.topic: finding.text for finding in section.findings}
-    assert said["Classes"] == "Found as well as by all layers together: B by layer 0. By no single layer: A."
-    (panel,) = [panel for panel in section.panels if panel.title == "Which classes does each layer find?"]
+    content = section(run)
+    said = {finding.topic: finding.text for finding in content.findings}
+    assert said["Classes"] == "Recognised as well as by all layers together: B by layer 0. By no single layer: A."
+    (panel,) = [panel for panel in content.panels if panel.title == "Recall of each class"]
     assert [list(row) for row in panel.views[0].figure.data[0].z] == [[0.6, 0.8], [0.5, 0.7]]
 
 
@@ -137,7 +137,7 @@ def test_the_bars_of_windows_add_up_to_one():
 
 
 def test_a_picture_has_a_row_for_each_neuron_and_a_column_for_each_word():
-    figure = cluster_picture(redundancy_run(word=NASTY).tables["pictures"])
+    figure = word_picture(redundancy_run(word=NASTY).tables["pictures"])
     (trace,) = figure.data
     assert list(trace.y) == ["0:1", "1:4"]
     assert [list(row) for row in trace.z] == [[0, 1, 2, -2, -1, 0]] * 2
@@ -147,23 +147,25 @@ def test_a_picture_has_a_row_for_each_neuron_and_a_column_for_each_word():
 
 
 def test_the_front_page_speaks_of_neurons_layers_and_the_minimal_set():
-    section = redundancy_section(redundancy_run())
-    assert section.title == "What of m does upos need?"
-    said = {finding.topic: finding.text for finding in section.findings}
-    assert said["Neurons that repeat others"].startswith("Of 20 neurons, 12 (60%) are left at the threshold 0.3")
-    assert "80% of the clusters" in said["Where they are repeated"]
+    content = section(redundancy_run())
+    assert content.title == "How much of m is redundant for upos?"
+    said = {finding.topic: finding.text for finding in content.findings}
+    assert said["Neurons that repeat others"].startswith(
+        "Of 20 neurons, 12 (60%) are left at the clustering threshold 0.3"
+    )
+    assert "80% of the clusters" in said["Reach of clusters"]
     assert said["Layers"].startswith("1 of 2 layers keep 99% of the score of all layers alone: layer 1")
-    assert said["Minimal set"].startswith("3 neurons (15.0%): 0.870 on test, -0.010 against all neurons, not quite")
+    assert said["Minimal set"].startswith("3 neurons (15.0%) score 0.870 on the test part, -0.010 against all")
     assert "majority 0.2" in said["All neurons"]
-    assert section.facts["minimal set"] == "3"
+    assert content.facts["sufficient neurons"] == "3"
 
 
 def test_without_a_task_only_the_general_part_is_shown():
-    section = redundancy_section(redundancy_run(task=False))
-    assert section.title == "What does m repeat?"
-    assert "Layers" not in {finding.topic for finding in section.findings}
-    titles = [panel.title for panel in section.panels]
-    assert "How far does each layer get alone?" not in titles
+    content = section(redundancy_run(task=False))
+    assert content.title == "How much does m repeat itself?"
+    assert "Layers" not in {finding.topic for finding in content.findings}
+    titles = [panel.title for panel in content.panels]
+    assert "Score of each layer alone" not in titles
     assert len(titles) == 5
 
 

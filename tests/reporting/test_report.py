@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from report_runs import MEASURES, comparison_run
 
-from residuum.comparison import Comparison
+from residuum.comparison.compare import Comparison
 from residuum.errors import SettingError, StoreError
-from residuum.reporting.reporting import report
+from residuum.reporting.report import report
 from residuum.storage.results import Run, read_run, write_run
 
 NASTY = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> & \"quoted\" 'name'"
@@ -118,7 +118,7 @@ def test_landmarks_headings_and_labels(page):
 def test_the_front_page_has_the_findings_and_the_end_the_settings(page, folder):
     said = " ".join(page.texts["dd"])
     assert "5 layers of 2 models were compared over 1,234 words with 16 measures" in said
-    assert "Layer 0 of deep and layer 0 of small have the highest CKA, 0.870" in said
+    assert "Layer 0 of deep and layer 0 of small have the highest CKA: 0.870" in said
     codes = page.texts["code"]
     assert {"deep 00ff", "small 00ff", "3", "0.1.0", str(folder)} <= set(codes)
     assert "options.top_k" in page.texts["dt"]
@@ -188,7 +188,7 @@ def test_a_comparison_that_is_not_whole_is_refused(tmp_path):
         report(run, tmp_path / "r.html")
     run = comparison_run({"a": 2})
     run.tables["similarity"] = run.tables["similarity"].iloc[:0]
-    with pytest.raises(StoreError, match="similarity is empty"):
+    with pytest.raises(StoreError, match="its table similarity has no rows"):
         report(run, tmp_path / "r.html")
 
 
@@ -199,7 +199,7 @@ def damaged_folder(tmp_path):
 def test_a_folder_with_a_value_of_another_kind_is_named_and_so_is_what_makes_it_again(tmp_path):
     folder = damaged_folder(tmp_path)
     again = r"Run `compare` again with --fresh\.$"
-    said = rf"^{folder} is no whole run of `compare`: .*\(ValueError: .*\)\. {again}"
+    said = rf"^{folder} is not a complete run of `compare`: .*\(ValueError: .*\)\. {again}"
     with pytest.raises(StoreError, match=said) as error:
         report(folder, tmp_path / "r.html")
     assert isinstance(error.value.__cause__, ValueError)

@@ -9,15 +9,15 @@ import pytest
 from every_run import every_run
 
 from residuum.reporting.content import View
-from residuum.reporting.embedding import fitting_rows
-from residuum.reporting.sections import section
+from residuum.reporting.page import fitting_rows
+from residuum.reporting.report import section
 
 RUNS = {run.command: run for run in every_run("word")}
 MOVED = 0.0123  # far more than what is rounded away
 KEYS = {"threshold", "depth"}  # by which rows are found, and in these tables also the share of neurons
 SHARES_ARE_KEYS = ("selection", "ablation")
-COUNTS = ("neurons", "first")
-BY_LAYER_ALONE = "Which layers stayed"  # draws no number that could be moved
+COUNTS = ("neurons", "medoid")
+BY_LAYER_ALONE = "Layers that were kept"  # draws no number that could be moved
 
 
 def first_views(run):
@@ -30,7 +30,7 @@ def drawn(view):
 
 def rounds(run):
     """The first views of all figures that draw rows; those of a round are of different tables."""
-    left = {t: view for t, view in first_views(run).items() if view.own is None and t != BY_LAYER_ALONE}
+    left = {t: view for t, view in first_views(run).items() if view.points is None and t != BY_LAYER_ALONE}
     while left:
         tables = {view.table: title for title, view in reversed(left.items())}
         yield {title: left.pop(title) for title in tables.values()}
@@ -69,7 +69,7 @@ def test_what_was_made_of_rows_is_a_table_of_its_own(command, column):
     for view in first_views(RUNS[command]).values():
         (trace,) = view.figure.data
         points = trace.y if command == "trim" else trace.x
-        assert view.own[column].round(4).tolist() == list(points)
+        assert view.points[column].round(4).tolist() == list(points)
 
 
 def test_a_view_chooses_rows_by_one_value_by_one_of_several_and_by_what_is_known():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import StoreError
-from residuum.reporting.sections import section
+from residuum.reporting.report import section
 from residuum.storage.results import Run
 
 
@@ -14,8 +14,8 @@ def test_perplexity_is_drawn_with_its_interval():
     found = section(Run("evaluate perplexity", {}, {"model": "m"}, {"perplexity": pd.DataFrame(table)}))
     assert found.facts == {"texts": "2", "tokens predicted": "120"}
     assert [one.text for one in found.findings] == [
-        "Perplexity 2.7 (2.500 to 3.000).",
-        "Perplexity 7.4 (7.000 to 8.000).",
+        "Perplexity 2.7 (95\u00a0% CI 2.5–3).",
+        "Perplexity 7.4 (95\u00a0% CI 7–8).",
     ]
     (trace,) = found.panels[0].views[0].figure.data
     assert list(trace.x) == [2.7, 7.4]
@@ -25,7 +25,7 @@ def test_a_trimmed_vocabulary_shows_what_its_frequent_pieces_cover():
     pieces = pd.DataFrame({"piece": list("abc"), "old_id": [0, 5, 9], "new_id": [0, 1, 2], "count": [1, 6, 3]})
     numbers = {"pieces after": 3, "pieces before": 10, "share saved": 0.4, "parameters after": 60}
     found = section(Run("trim", {}, {**numbers, "lines split in another way": 0}, {"pieces": pieces}))
-    assert "3 of 10 pieces stayed, which saves 40% of the parameters" in found.findings[0].text
+    assert "3 of 10 vocabulary entries were kept, which saves 40% of the parameters" in found.findings[0].text
     (line,) = found.panels[0].views[0].figure.data
     assert list(line.y) == pytest.approx([0.6, 0.9, 1.0])
 
@@ -50,5 +50,5 @@ def test_distillations_stand_from_best_to_worst_by_each_score():
 
 @pytest.mark.parametrize("command", ["evaluate perplexity", "trim", "study distillation"])
 def test_a_run_without_its_table_is_refused(command):
-    with pytest.raises(StoreError, match="This run is no whole"):
+    with pytest.raises(StoreError, match="This run is not a complete run of"):
         section(Run(command, {}))

@@ -8,8 +8,7 @@ from study_runs import sentence, study_run, write_study
 
 from residuum.errors import StoreError
 from residuum.reporting.page import _chapters
-from residuum.reporting.reporting import report
-from residuum.reporting.sections import section
+from residuum.reporting.report import report, section
 from residuum.reporting.studies import study_overview
 from residuum.storage.results import write_run
 
@@ -17,16 +16,16 @@ from residuum.storage.results import write_run
 def test_every_finding_says_its_verdict_and_its_numbers():
     overview, holds, fails, unclear, unmeasured = section(study_run()).findings
     assert overview.text == (
-        "Nobody (2000). Of 4 findings: 1 holds, 1 does not hold, 1 is unclear and 1 was not measured, with teacher at "
-        "the scale sample."
+        "Nobody (2000). Of 4 claims, 1 holds, 1 does not hold, 1 is inconclusive and 1 was not measured, with teacher "
+        "(--scale sample)."
     )
     assert holds.text == (
-        f"{sentence('holds')} Ours is 0.425 (0.2 to 0.65 over all cases), expected > 0; so in 2 of 2 cases."
+        f"{sentence('holds')} Measured: 0.425, 0.2 to 0.65 over all cases (claim: > 0); true in 2 of 2 cases."
     )
     assert [one.verdict for one in (holds, fails, unclear, unmeasured)] == [
-        "holds", "does not hold", "unclear", "not measured",
+        "holds", "does not hold", "inconclusive", "not measured",
     ]  # fmt: skip
-    assert unmeasured.text == f"{sentence('not measured').removesuffix('.')} (there is one model)."
+    assert unmeasured.text == f"{sentence('not measured')} Note: there is one model."
 
 
 def test_what_the_numbers_leave_open_is_folded_away():
@@ -35,7 +34,7 @@ def test_what_the_numbers_leave_open_is_folded_away():
 
 def test_the_cases_of_a_finding_are_drawn_against_its_bound():
     panel, _ = section(study_run()).panels
-    drawn = ["holds", "does not hold", "unclear"]
+    drawn = ["holds", "does not hold", "inconclusive"]
     assert [view.where["finding"] for view in panel.views] == [sentence(verdict) for verdict in drawn]
     figure = panel.views[1].figure
     (trace,) = figure.data
@@ -58,14 +57,13 @@ def test_what_was_trained_is_drawn_task_by_task_against_the_majority():
 def test_a_study_that_trained_nothing_has_no_such_panel():
     run = study_run()
     del run.tables["trained"]
-    assert [panel.title for panel in section(run).panels] == ["Every finding, case by case"]
+    assert [panel.title for panel in section(run).panels] == ["Every claim, case by case"]
 
 
 def test_several_studies_are_counted_together():
     studies = [section(study_run(name)) for name in ("similarity", "redundancy")]
     assert study_overview(studies) == (
-        "2 studies asked after 8 findings of their documents: 2 hold, 2 do not hold, 2 are unclear and 2 were not "
-        "measured."
+        "2 studies tested 8 claims from the papers: 2 hold, 2 do not hold, 2 are inconclusive and 2 were not measured."
     )
     assert study_overview(studies[:1]) == ""
 
@@ -76,9 +74,9 @@ def test_steps_stand_under_the_study_whose_folder_holds_them(tmp_path):
     text = report([other, *folders], tmp_path / "report.html").read_text(encoding="utf-8")
     navigation = text.split('<nav aria-label="Contents">')[1].split("</nav>")[0]
     assert [link.split("<")[0] for link in navigation.split('">')[1:]] == [
-        "Findings", "compare 1", "similarity", "redundancy", "Settings",
+        "Overview", "alone", "similarity", "compare", "redundancy", "compare", "Settings",
     ]  # fmt: skip
-    assert text.count('class="run step"') == 2
+    assert text.count('class="run"') == 5
 
 
 def test_a_run_beside_a_study_is_none_of_its_steps():

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from residuum.errors import StoreError
-from residuum.reporting.sections import section
+from residuum.reporting.report import section
 from residuum.storage.results import Run
 
 SCORES = {"dev": 0.9, "test": 0.9, "low": 0.88, "high": 0.92}
@@ -39,7 +39,7 @@ def transfer_run(**summary) -> Run:
         "speed-up": [3.2, 3.0, 3.4],
         "classifier speed-up": [8.0, 7.0, 9.0],
         "bytes": 1e6,
-        "good enough": True,
+        "sufficient": True,
         "narrowing": "9 of 16 hidden dimensions",
     }
     return Run("transfer", {"model": "encoder"}, {**known, **summary}, tables)
@@ -47,9 +47,9 @@ def transfer_run(**summary) -> Run:
 
 def test_the_findings_have_the_numbers():
     found = {finding.topic: finding.text for finding in section(transfer_run()).findings}
-    assert "10 neurons of the embeddings and 2 of 12 layers reach accuracy 0.900 (0.880 to 0.920)" in found["Size"]
-    assert "3.2 times as fast as the whole model (3.0 to 3.4)" in found["Speed"]
-    assert "Not enough" not in found
+    assert "10 neurons and 2 of 12 layers reach accuracy 0.900 (95\u00a0% CI 0.880–0.920)" in found["Size"]
+    assert "3.2 (95\u00a0% CI 3.0–3.4) times as fast as the whole model" in found["Speed"]
+    assert "Not sufficient" not in found
 
 
 def narrowing_text(**narrowed) -> str:
@@ -60,12 +60,12 @@ def narrowing_text(**narrowed) -> str:
 
 def test_narrowing_that_costs_accuracy_or_saves_no_time_is_said_not_to_pay():
     worse = narrowing_text(test=0.85, low=0.83, high=0.87)
-    assert "0.850 instead of 0.900, 2.00 ms a text instead of 3.00: it does not pay" in worse
-    assert "0.900 instead of 0.900, 3.50 ms a text instead of 3.00: it does not pay" in narrowing_text(ms=3.5)
+    assert "0.850 instead of 0.900, 2.00 ms per text instead of 3.00: it does not pay" in worse
+    assert "0.900 instead of 0.900, 3.50 ms per text instead of 3.00: it does not pay" in narrowing_text(ms=3.5)
 
 
 def test_narrowing_that_is_quicker_and_not_clearly_worse_is_said_to_pay():
-    assert narrowing_text().endswith("0.900 instead of 0.900, 2.00 ms a text instead of 3.00: it pays.")
+    assert narrowing_text().endswith("0.900 instead of 0.900, 2.00 ms per text instead of 3.00: it pays.")
     assert narrowing_text(test=0.89, low=0.87, high=0.91).endswith("it pays.")
 
 
@@ -77,7 +77,7 @@ def test_narrowing_that_was_not_measured_says_why():
 
 
 def test_a_set_that_is_not_good_enough_is_said_to_be():
-    assert "Not enough" in [finding.topic for finding in section(transfer_run(**{"good enough": False})).findings]
+    assert "Not sufficient" in [finding.topic for finding in section(transfer_run(sufficient=False)).findings]
 
 
 def test_the_curve_can_be_read_by_each_cost_and_has_the_front():
@@ -90,5 +90,5 @@ def test_the_curve_can_be_read_by_each_cost_and_has_the_front():
 def test_a_run_without_its_tables_is_refused():
     run = transfer_run()
     broken = dataclasses.replace(run, tables={"steps": run.tables["steps"]})
-    with pytest.raises(StoreError, match="no whole transfer: its table curve"):
+    with pytest.raises(StoreError, match="not a complete run of `transfer`: its table curve"):
         section(broken, "runs/x")

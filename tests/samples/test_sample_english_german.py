@@ -43,7 +43,7 @@ def test_the_finite_verb_agrees_with_its_subject(language):
     assert checked > 1500
 
 
-def test_english_forms_of_be_and_do_fit_person_and_number():
+def test_english_of_be_and_do_fit_person_and_number():
     singular, plural = {"is", "was", "does"}, {"are", "were", "do"}
     for tree in trees("en"):
         for token in tree.tokens:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from residuum.samples import english_forms, german_forms, swahili_forms, turkish_forms
+from residuum.samples import english, german, swahili_forms, turkish_forms
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from residuum.samples import english_forms, german_forms, swahili_forms, turkish
     ],
 )
 def test_english_verbs_are_spelled_right(base, third, participle):
-    forms = english_forms.verb_forms(base)
+    forms = english.verb_forms(base)
     assert (forms.third, forms.participle) == (third, participle)
 
 
 def test_english_articles_follow_the_sound():
-    assert [english_forms.indefinite_article(word) for word in ("old", "honest", "horse")] == ["an", "an", "a"]
+    assert [english.indefinite_article(word) for word in ("old", "honest", "horse")] == ["an", "an", "a"]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_english_articles_follow_the_sound():
     ],
 )
 def test_german_nouns_decline(key, case, number, form):
-    assert german_forms.noun_forms(key).forms[case, number] == form
+    assert german.noun_forms(key).forms[case, number] == form
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_german_nouns_decline(key, case, number, form):
     ],
 )
 def test_german_verbs_conjugate(key, first, third, past_plural):
-    forms = german_forms.verb_forms(key)
+    forms = german.verb_forms(key)
     assert (forms.present["1Sing"], forms.present["3Sing"], forms.past["Plur"]) == (first, third, past_plural)
 
 
 def test_german_adjectives_lose_an_e_before_endings():
-    assert german_forms.adjective_form("expensive", "e") == "teure"
-    assert german_forms.adjective_form("dark", "en") == "dunklen"
-    assert german_forms.adjective_form("tired", "er") == "müder"
+    assert german.adjective_form("expensive", "e") == "teure"
+    assert german.adjective_form("dark", "en") == "dunklen"
+    assert german.adjective_form("tired", "er") == "müder"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 from residuum.samples import lexicon
 from residuum.samples.inference import LABELS
 from residuum.samples.meanings import Clause, Entity, Meaning
-from residuum.samples.tasks import Request, pairs
+from residuum.samples.settings import SampleSettings
+from residuum.samples.tasks import pairs
 
 DETAILS = ("quality", "ground", "place", "companion", "beneficiary", "means", "manner", "time", "recipient")
 OPPOSITES = {("love", "hate"), ("hate", "love")}
@@ -78,7 +79,7 @@ def told_of_the_same(meaning: Meaning, hypothesis: Clause) -> Clause:
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_every_label_is_what_the_oracle_finds(split):
     found = Counter()
-    for pair in pairs(Request("nli", "en", 1500, 3, split, False)):
+    for pair in pairs(SampleSettings("nli", size=1500, seed=3, split=split)):
         (hypothesis,) = pair.hypothesis.clauses
         premise = told_of_the_same(pair.premise, hypothesis)
         assert relation(premise, hypothesis) == pair.label, pair
@@ -94,7 +95,7 @@ def test_every_label_is_what_the_oracle_finds(split):
 def test_what_somebody_is_doing_now_is_never_neutral_to_another_deed_of_the_moment():
     """Who is reading is not swimming; only a state, or what is not done, leaves it open."""
     present = 0
-    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+    for pair in pairs(SampleSettings("nli", size=1500, seed=4)):
         (hypothesis,) = pair.hypothesis.clauses
         premise = told_of_the_same(pair.premise, hypothesis)
         if pair.label == "neutral" and premise.predicate != hypothesis.predicate and premise.tense == "present":
@@ -110,7 +111,7 @@ def goes_on(clause: Clause) -> bool:
 def test_another_deed_is_done_with_other_things_at_other_places():
     """Whoever returned to Rome came to Rome."""
     others = 0
-    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+    for pair in pairs(SampleSettings("nli", size=1500, seed=4)):
         (hypothesis,) = pair.hypothesis.clauses
         premise = told_of_the_same(pair.premise, hypothesis)
         if pair.label == "neutral" and premise.predicate != hypothesis.predicate:
@@ -126,7 +127,7 @@ def concerned(clause: Clause) -> set[str]:
 
 def test_nothing_is_denied_of_some_thing_and_another():
     """He did not buy a book and a pen: perhaps he bought one of them."""
-    for pair in pairs(Request("nli", "en", 1500, 4, "train", False)):
+    for pair in pairs(SampleSettings("nli", size=1500, seed=4)):
         for clause in (*pair.premise.clauses, *pair.hypothesis.clauses):
             some = [entity for entity in clause.object if entity.determiner in ("a", "bare") and entity.kind == "noun"]
             assert not (clause.negated and len(some) > 1), pair

@@ -8,16 +8,16 @@ import pytest
 from samples_reading import LANGUAGES, Tree, trees
 
 from residuum.samples import lexicon, sample, sample_text
-from residuum.samples.draws import SPLITS, split_of
-from residuum.samples.meanings import Clause, Entity, Meaning, cores, described, skeleton
-from residuum.samples.tasks import Request, sentences
-from residuum.samples.vocabulary import Vocabulary
+from residuum.samples.lexicon import SplitVocabulary
+from residuum.samples.meanings import SPLITS, Clause, Entity, Meaning, cores, described, skeleton, split_of
+from residuum.samples.settings import SampleSettings
+from residuum.samples.tasks import sentences
 
 CONTENT = {"NOUN", "PROPN", "VERB", "ADJ"}
 
 
-def request(split: str = "train", size: int = 2000, seed: int = 0, disjoint: bool = False) -> Request:
-    return Request("text", "en", size, seed, split, disjoint)
+def request(split: str = "train", size: int = 2000, seed: int = 0, disjoint: bool = False) -> SampleSettings:
+    return SampleSettings("text", size=size, seed=seed, split=split, disjoint_lexemes=disjoint)
 
 
 def denials(tree: Tree) -> int:
@@ -199,7 +199,7 @@ def test_splits_with_disjoint_lexemes_share_no_content_word():
 
 
 def content_lemmas(language: str, split: str) -> set[str]:
-    """The lemmas of nouns, names, verbs and adjectives, but for those of times and of common adverbials."""
+    """The lemmas of nouns, names, verbs and adjectives, but for those of times and of common trees."""
     corpus = sample("treebank", language=language, size=700, split=split, disjoint_lexemes=True)
     rows = zip(corpus.labels["lemma"], corpus.labels["upos"], strict=True)
     lemmas = {lemma for words, tags in rows for lemma, upos in zip(words, tags, strict=True) if upos in CONTENT}
@@ -228,7 +228,7 @@ def test_the_lexicon_has_some_hundreds_of_meanings():
 
 
 def test_every_lexeme_is_used():
-    words = Vocabulary()
+    words = SplitVocabulary()
     verbs = {key for keys in words.verbs.values() for key in keys}
     assert verbs == set(lexicon.verbs())
     assert set(words.qualities) == set(lexicon.adjectives())

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from residuum.samples import causation, lexicon
-from residuum.samples.draws import Draw
+from residuum.samples import inference, lexicon
 from residuum.samples.english import english
-from residuum.samples.meanings import Clause, Entity
-from residuum.samples.tasks import Request, pairs, sentences
-from residuum.samples.vocabulary import Vocabulary
+from residuum.samples.lexicon import SplitVocabulary
+from residuum.samples.meanings import Clause, Draw, Entity
+from residuum.samples.settings import SampleSettings
+from residuum.samples.tasks import pairs, sentences
 
 ANNA = Entity("anna", "name", determiner="bare")
 # the adjective that is not true of a thing to which this is done
@@ -19,8 +19,8 @@ CONTRARY = {"wash": "clean", "clean": "clean", "build": "old", "sew": "old", "tr
 
 def clauses() -> list[Clause]:
     """The clauses of sentences, and those of premises, which are made in other ways."""
-    meanings = list(sentences(Request("text", "en", 1500, 6, "train", False)))
-    meanings += [pair.premise for pair in pairs(Request("nli", "en", 900, 6, "train", False))]
+    meanings = list(sentences(SampleSettings("text", size=1500, seed=6)))
+    meanings += [pair.premise for pair in pairs(SampleSettings("nli", size=900, seed=6))]
     return [clause for meaning in meanings for clause in meaning.clauses]
 
 
@@ -58,7 +58,7 @@ def test_no_object_has_an_adjective_that_the_verb_denies():
 
 
 def test_nobody_comes_and_then_wakes_up():
-    meanings = sentences(Request("text", "en", 3000, 6, "train", False))
+    meanings = sentences(SampleSettings("text", size=3000, seed=6))
     then = [meaning.clauses[1].predicate for meaning in meanings if meaning.shared_subject]
     assert len(then) > 150
     assert "wake_up" not in then
@@ -66,13 +66,13 @@ def test_nobody_comes_and_then_wakes_up():
 
 def test_a_wrong_choice_is_never_what_might_be_as_well(monkeypatch):
     """All that either table tells, said of Anna, against all the questions about Anna."""
-    monkeypatch.setattr(causation, "_participants", lambda words, who, split: (ANNA,))
-    known = [(link.cause, link.effect) for link in causation.links()]
+    monkeypatch.setattr(inference, "_participants", lambda words, who, split: (ANNA,))
+    known = [(link.cause, link.effect) for link in inference.links()]
     known += [pair for causes, effects in lexicon.plausible() for pair in product(causes, effects)]
     fitting = {(said(cause), said(effect)) for cause, effect in known}
     questions = Counter()
     for number in range(4000):
-        choice = causation.sample_choice(Draw("anna", number), "train", Vocabulary(), label=0)
+        choice = inference.sample_choice(Draw("anna", number), "train", SplitVocabulary(), label=0)
         premise, right, wrong = (english(meaning).text() for meaning in (choice.premise, *choice.choices))
         assert ((premise, right) if choice.question == "effect" else (right, premise)) in fitting
         assert ((premise, wrong) if choice.question == "effect" else (wrong, premise)) not in fitting
@@ -82,11 +82,11 @@ def test_a_wrong_choice_is_never_what_might_be_as_well(monkeypatch):
 
 
 def said(event: str) -> str:
-    return english(causation._told(event, ANNA)).text()
+    return english(inference._told(event, ANNA)).text()
 
 
 def test_what_might_be_as_well_is_told_of_events_that_are_asked_for():
-    causes, effects = ({getattr(link, role) for link in causation.links()} for role in ("cause", "effect"))
+    causes, effects = ({getattr(link, role) for link in inference.links()} for role in ("cause", "effect"))
     for might_lead, might_follow in lexicon.plausible():
         assert set(might_lead) <= causes
         assert set(might_follow) <= effects
@@ -94,8 +94,8 @@ def test_what_might_be_as_well_is_told_of_events_that_are_asked_for():
 
 @pytest.mark.parametrize("question", ["cause", "effect"])
 def test_every_answer_is_as_often_wrong_as_it_is_right(question):
-    rivals = [pair for pair in causation._rivals(causation.links()) if pair[0].theme != "crime"]
+    rivals = [pair for pair in inference._rivals(inference.links()) if pair[0].theme != "crime"]
     right, wrong = (Counter(pair[side].event(question) for pair in rivals) for side in (0, 1))
     assert right == wrong
     # and no link is left without questions
-    assert {pair[0] for pair in causation._rivals(causation.links())} == set(causation.links())
+    assert {pair[0] for pair in inference._rivals(inference.links())} == set(inference.links())

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from residuum.corpus import read_corpus
 from residuum.errors import SettingError
-from residuum.samples import TASKS, causation, sample, sample_text
+from residuum.samples import TASKS, inference, sample, sample_text
 
 PAIR_TASKS = {"translation": "de-sw"}
 
@@ -198,12 +198,12 @@ def test_importing_the_samples_loads_nothing_heavy():
         ),
         ({"language": "fi"}, "language is 'fi'; expected one of en, de, tr, sw."),
         ({"split": "eval"}, "split is 'eval'; expected one of train, dev, test."),
-        ({"size": 0}, "size is 0; expected a whole number of at least 1."),
-        ({"size": 1.5}, "size is 1.5; expected a whole number of at least 1."),
-        ({"seed": "a"}, "seed is 'a'; expected a whole number."),
+        ({"size": 0}, "size is 0; expected a whole number at least 1."),
+        ({"size": 1.5}, "size is 1.5; expected a whole number at least 1."),
+        ({"seed": "a"}, "seed is 'a'; expected a whole number at least 0"),
         ({"task": "translation"}, "language is 'en'; expected two of en, de, tr, sw for translation, such as 'tr-en'."),
         ({"task": "translation", "language": "en-en"}, "language is 'en-en'; expected two of"),
-        ({"task": "copa", "disjoint_lexemes": True}, "copa tells of one table of events in every split; leave it out."),
+        ({"task": "copa", "disjoint_lexemes": True}, "copa has one table of events for all splits; leave it out."),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(settings, message):
@@ -215,7 +215,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_is_expected(settings, 
 
 
 def test_more_than_can_be_said_is_refused(monkeypatch):
-    two = (causation.links()[0], next(link for link in causation.links() if link.theme == "things"))
-    monkeypatch.setattr(causation, "links", lambda: two)
+    two = (inference.links()[0], next(link for link in inference.links() if link.theme == "things"))
+    monkeypatch.setattr(inference, "links", lambda: two)
     with pytest.raises(SettingError, match=r"size is 9000, but the test split of copa has only about \d+ different"):
         sample("copa", split="test", size=9000)

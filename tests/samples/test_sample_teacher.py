@@ -7,8 +7,9 @@ import torch
 import transformers as hf
 
 from residuum.errors import ModelError
-from residuum.evaluation import corpus_pairs, evaluate_retrieval, read_pairs
-from residuum.samples import LANGUAGES, pretrained, sample, teacher_folder
+from residuum.evaluation.pairs import corpus_pairs, read_pairs
+from residuum.evaluation.retrieval import evaluate_retrieval
+from residuum.samples import LANGUAGES, corpora, sample, teacher_folder
 
 GOALS = {"deu": 0.80, "tur": 0.68, "swh": 0.30}
 
@@ -87,6 +88,6 @@ def test_its_card_says_data_licences_command_and_scores():
 
 
 def test_a_missing_teacher_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(pretrained, "_FOLDER", tmp_path)
+    monkeypatch.setattr(corpora, "_FOLDER", tmp_path)
     with pytest.raises(ModelError, match="holds no model.safetensors.*recipes/sample-teacher.yaml"):
         teacher_folder()

@@ -8,7 +8,7 @@ import pytest
 from samples_reading import Token, Tree, trees
 
 from residuum.samples import lexicon, sample_text, turkish_forms
-from residuum.samples.vocabulary import Vocabulary
+from residuum.samples.lexicon import SplitVocabulary
 
 VOWELS = "aeıioöuü"
 FRONT = set("eiöü")
@@ -156,7 +156,7 @@ def test_turkish_definite_objects_are_accusative():
 
 
 def test_turkish_somebody_and_animals_among_people_are_accusative_even_if_indefinite():
-    animals = {turkish_forms.noun_form(key, "sg", "Nom") for key in Vocabulary().nouns(("animal",))}
+    animals = {turkish_forms.noun_form(key, "sg", "Nom") for key in SplitVocabulary().nouns(("animal",))}
     for_people = [verb.key for verb in lexicon.verbs().values() if "person" in verb.object]
     stems = {turkish_forms.verb_stem(key).stem for key in for_people}
     seen = Counter()
@@ -356,3 +356,10 @@ def test_swahili_relative_pronouns_agree_with_what_they_are_about():
 def test_swahili_uses_all_the_noun_classes():
     found = {swahili_class(token.feats) for _, token in words("sw", "NOUN")}
     assert found >= {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "14"}
+
+
+def test_only_features_and_relations_that_universal_dependencies_documents_are_used():
+    """Level 5 of the UD validator for Turkish, and its relations (level 4) for Swahili, which documents no features."""
+    assert {token.feats.get("PronType") for _, token in words("tr", "DET")} <= {"Art", "Dem", "Ind", None}
+    relations = {token.deprel for tree in trees("sw") for token in tree.tokens}
+    assert not [relation for relation in relations if ":" in relation]

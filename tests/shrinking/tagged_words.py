@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from residuum.corpus import Corpus
-from residuum.maths.probing import Recipe
+from residuum.maths.probing import PaperRecipe
 
 KINDS = {
     "NOUN": ["fox", "dog", "model", "text", "word"],
@@ -13,7 +13,7 @@ KINDS = {
     "OTHER": ["the", "a", "over", "by", "quick", "brown", "lazy", "small"],
 }
 TAG = {word: tag for tag, words in KINDS.items() for word in words}
-RECIPE = Recipe(epochs=15, batch_size=32, learning_rate=0.05)
+RECIPE = PaperRecipe(epochs=15, batch_size=32, learning_rate=0.05)
 """Tiny networks and few words: large steps learn the task in a second."""
 
 

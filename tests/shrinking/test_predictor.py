@@ -2,17 +2,21 @@
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import matthews_corrcoef
 from tagged_words import tagged_corpus
 
 from residuum.activations.extraction import extract
 from residuum.corpus import Corpus
+from residuum.corpus.tasks import Task
 from residuum.errors import CorpusError, SettingError
+from residuum.maths.metrics import score_interval
 from residuum.models import onnx_graphs
 from residuum.models.loading import first_layers, load_model
-from residuum.shrinking.classifiers import Classifier
-from residuum.shrinking.onnx_export import write_onnx
+from residuum.shrinking.classifier import Classifier
+from residuum.shrinking.exporting import write_onnx
+from residuum.shrinking.measuring import prediction_score, prediction_sums
 from residuum.shrinking.predicting import Predictor, Unit
-from residuum.shrinking.scoring import prediction_interval, prediction_score
 from residuum.shrinking.transferring import transfer
 from tiny import TEXT
 
@@ -103,18 +107,24 @@ def test_scores_leave_out_what_has_no_label_and_count_words():
 def test_the_interval_of_a_score_is_over_texts():
     """Two texts, one all right and one all wrong: words are many, but there are only two draws."""
     found, truth = [["a"] * 30, ["a"] * 30], [["a"] * 30, ["b"] * 29 + [None]]
-    interval = prediction_interval(found, truth, unit="word", regression=False)
-    assert float(interval.value) == prediction_score(found, truth, unit="word", regression=False) == 30 / 59
+    sums = prediction_sums(found, truth, Task("x"), "accuracy", ("a", "b"))
+    interval = score_interval([sums])
+    assert sums.value == prediction_score(found, truth, unit="word", regression=False) == 30 / 59
     assert (float(interval.low), float(interval.high)) == (0, 1)
 
 
-def test_the_interval_of_numbers_holds_their_correlation():
+def test_the_score_is_the_tasks_own_metric():
     rng = np.random.default_rng(0)
     truth = rng.standard_normal(200)
     found = truth + rng.standard_normal(200)
-    interval = prediction_interval(found.tolist(), truth.tolist(), unit="sentence", regression=True)
-    assert float(interval.value) == pytest.approx(np.corrcoef(found, truth)[0, 1])
-    assert interval.value - 0.2 < interval.low < interval.value < interval.high < interval.value + 0.2
+    task = Task("x", unit="sentence", regression=True)
+    sums = prediction_sums(found.tolist(), truth.tolist(), task, "spearman", ())
+    assert sums.value == pytest.approx(spearmanr(found, truth).statistic)
+    kinds, guesses = (rng.choice(["a", "b"], 100).tolist() for _ in range(2))
+    sums = prediction_sums(guesses, kinds, Task("x", unit="sentence"), "matthews", ("a", "b"))
+    assert sums.value == pytest.approx(matthews_corrcoef(kinds, guesses))
+    spans = prediction_sums([["B-NP", None]], [["B-NP", "O"]], Task("x"), "span_f1", ("B-NP", "O"))
+    assert spans.value == 1
 
 
 @pytest.fixture

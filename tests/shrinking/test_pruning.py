@@ -14,10 +14,10 @@ from residuum.errors import SettingError, StoreError
 from residuum.maths.similarity import similarity
 from residuum.models.loading import from_transformers
 from residuum.models.surgery import load_whole
-from residuum.probing.probing import probe
-from residuum.reporting.sections import section
+from residuum.probing.probe import probe
+from residuum.reporting.report import section
 from residuum.samples import sample, sample_text
-from residuum.shrinking.pruning import prune, prune_cost
+from residuum.shrinking.pruning import prune
 from residuum.storage.results import read_run
 from tiny import TEXT, save_model
 
@@ -75,7 +75,7 @@ def test_the_measured_cka_is_that_of_the_activations(deep, corpus, tmp_path):
 def test_a_model_is_never_written_over_itself(deep, run, tmp_path):
     own = shutil.copytree(deep, tmp_path / "own")
     before = (own / "model.safetensors").read_bytes()
-    for words in (["prune", own, "--drop", "top:1"], ["trim", own, "--text", own / "config.json"]):
+    for words in (["prune", own, "--drop", "top:1"], ["trim", own, own / "config.json"]):
         status, _, err = run(*words, "--out", own)
         assert status == 1
         assert "is the model itself, which would be lost" in err
@@ -88,15 +88,6 @@ def test_a_pruned_model_that_is_gone_is_told(deep, tmp_path):
     with pytest.raises(StoreError, match="had a model, which is gone; make it again with --fresh"):
         prune(deep, tmp_path, drop="top:1")
     assert prune(deep, tmp_path, drop="top:1", fresh=True).kept == [1, 2, 3, 4, 5]
-
-
-def test_an_estimate_refuses_what_the_run_would_refuse(deep, corpus):
-    with pytest.raises(SettingError):
-        prune_cost(deep, drop="9")
-    with pytest.raises(SettingError, match="a number from 1 to 5"):
-        prune_cost(deep, drop=6, by="cka", corpus=corpus)
-    with pytest.raises(SettingError, match="A limit is given, but layers are chosen by position"):
-        prune_cost(deep, drop="1", limit=3)
 
 
 def test_a_part_of_a_folder_is_measured_on(deep, tmp_path):
@@ -174,11 +165,12 @@ def test_the_same_again_returns_at_once_and_another_needs_fresh(tiny_folder, tmp
     ("choice", "message"),
     [
         ({}, "give exactly one"),
-        ({"by": "luck", "drop": 1}, "by is 'luck'; choose one of cka, angular, probe"),
+        ({"by": "luck", "drop": 1}, "by is 'luck'; expected one of cka, angular, probe"),
         ({"by": "cka", "drop": 1}, "measured on text; give a corpus"),
         ({"by": "probe", "drop": 1, "corpus": "x.conllu"}, "needs a task"),
         ({"by": "cka", "drop": 1, "corpus": "x.txt", "task": "upos"}, "uses no task; leave it out"),
         ({"drop": "top:1", "corpus": "x.txt"}, "layers are chosen by position; add by, or leave it out"),
+        ({"drop": "1", "limit": 3}, "A limit is given, but layers are chosen by position"),
     ],
 )
 def test_choices_that_do_not_fit_together_are_refused(choice, message, tiny_folder, tmp_path):
@@ -192,8 +184,23 @@ def test_a_measurement_needs_a_number_of_layers(number, tiny_folder, corpus, tmp
         prune(tiny_folder("bert"), tmp_path, by="cka", drop=number, corpus=corpus)
 
 
+def test_the_types_of_layers_are_cut_with_the_layers(tiny_folder, tmp_path):
+    tokenizer = hf.AutoTokenizer.from_pretrained(tiny_folder("gpt2"))
+    types = ["full_attention", "sliding_attention", "sliding_attention"]
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = hf.Qwen3Config(
+        vocab_size=len(tokenizer), num_hidden_layers=3, head_dim=8, layer_types=types, sliding_window=4,
+        use_sliding_window=True, bos_token_id=0, eos_token_id=0, **sizes,
+    )  # fmt: skip
+    hf.Qwen3ForCausalLM(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    result = prune(tmp_path / "model", tmp_path / "out", drop="2")
+    written = hf.AutoConfig.from_pretrained(result.folder)
+    assert (written.layer_types, written.num_hidden_layers) == (["full_attention", "sliding_attention"], 2)
+
+
 def test_the_report_shows_which_layers_went(deep, corpus, tmp_path):
     shown = section(prune(deep, tmp_path, by="cka", drop=1, corpus=corpus).run)
     assert shown.facts["layers"] == "5 of 6"
-    assert shown.findings[0].text.startswith("Layer 4 was dropped (1 layer); with them went")
+    assert shown.findings[0].text.startswith("Layer 4 was dropped (1 layer), which saves")
     assert [trace.name for trace in shown.panels[0].views[0].figure.data] == ["kept", "dropped"]

@@ -1,16 +1,13 @@
 """`residuum transfer` and `residuum predict`: the same numbers as Python, words and tags in a stream."""
 
 import pytest
-from tagged_words import RECIPE, numbered_corpus, tagged_corpus
+from tagged_words import numbered_corpus, tagged_corpus
 
 from made_stores import conllu
-from residuum.shrinking import streaming
-from residuum.shrinking.estimates import transfer_cost
+from residuum.shrinking import predicting
 from residuum.shrinking.predicting import predict
 from residuum.shrinking.transferring import transfer
 from residuum.storage.results import read_run
-
-FLAGS = ("--epochs", RECIPE.epochs, "--batch-size", RECIPE.batch_size, "--learning-rate", RECIPE.learning_rate)
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +19,9 @@ def treebank(tmp_path_factory):
 
 
 def test_the_command_gives_the_numbers_of_the_function(run, tiny_folder, treebank, tmp_path):
-    status, out, err = run("transfer", tiny_folder(), treebank, "--task", "upos", "--out", tmp_path / "a", *FLAGS)
+    status, out, err = run("transfer", tiny_folder(), treebank, "--task", "upos", "--out", tmp_path / "a")
     assert status == 0, err
-    result = transfer(tiny_folder(), treebank, "upos", tmp_path / "b", recipe=RECIPE, progress=False)
+    result = transfer(tiny_folder(), treebank, "upos", tmp_path / "b", progress=False)
     assert read_run(tmp_path / "a").tables["neurons"].equals(result.neurons)
     assert f"{result.run.summary['neurons']} neurons" in out
     assert "residuum predict" in out
@@ -44,7 +41,7 @@ def test_the_command_gives_the_numbers_of_the_function(run, tiny_folder, treeban
 
 
 def test_pairs_stand_with_a_tab_between(run, tiny_folder, tmp_path):
-    settings = {"recipe": RECIPE, "progress": False, "steps": ["layers"], "position": "mean"}
+    settings = {"progress": False, "steps": ["layers"], "position": "mean"}
     transfer(tiny_folder(), numbered_corpus(160), "regression", tmp_path, **settings)
     status, out, _ = run("predict", tmp_path, stdin="the fox\ta dog\n")
     assert status == 0
@@ -57,7 +54,7 @@ def test_pairs_stand_with_a_tab_between(run, tiny_folder, tmp_path):
 @pytest.fixture(scope="module")
 def tagger(tiny_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("made") / "tagger"
-    transfer(tiny_folder(), tagged_corpus(40), "upos", out, recipe=RECIPE, progress=False, steps=["layers"])
+    transfer(tiny_folder(), tagged_corpus(40), "upos", out, progress=False, steps=["layers"])
     return out
 
 
@@ -65,12 +62,12 @@ def tagger(tiny_folder, tmp_path_factory):
     ("stdin", "message"),
     [
         ("the fox\na café\n".encode("latin-1"), "Line 2 is not UTF-8: byte 0xe9 at position 6 of it"),
-        (b"the fox\nthe \0 dog\n", "Line 2 is not text: byte 5 of it is zero"),
-        (b"the fox\n" + b"x" * 60 + b"\n", "Line 2 is longer than 50 bytes; expected one text a line"),
+        (b"the fox\nthe \0 dog\n", "Line 2 is not text: byte 5 is zero"),
+        (b"the fox\n" + b"x" * 60 + b"\n", "Line 2 is longer than 50 bytes; expected one text per line"),
     ],
 )
 def test_bytes_that_are_no_lines_of_text_are_named(stdin, message, run, tagger, monkeypatch):
-    monkeypatch.setattr(streaming, "MAX_LINE_BYTES", 50)
+    monkeypatch.setattr(predicting, "MAX_LINE_BYTES", 50)
     status, out, err = run("predict", tagger, "--batch-size", 1, stdin=stdin)
     assert status == 1
     assert message in err
@@ -84,34 +81,11 @@ def test_text_of_any_script_is_read_whatever_the_locale(run, tagger):
     assert [line.partition("\t")[0] for line in out.splitlines()] == ["the", "Größe", "", "東京", "は", ""]
 
 
-def test_what_it_would_take_is_said_and_nothing_is_written(run, tiny_folder, treebank, tmp_path):
-    out = tmp_path / "nothing"
-    status, shown, err = run(
-        "transfer", tiny_folder(), treebank, "--task", "upos", "--out", out, "--estimate", "--seeds", 3
-    )
-    assert status == 0, err
-    assert "about" in shown.splitlines()[0]
-    for step in ("extraction", "probes of the layers", "clustering", "search of the fewest neurons", "more seeds"):
-        assert step in shown, step
-    assert not out.exists()
-
-
-def test_the_estimate_is_of_the_steps_that_are_taken(tiny_folder):
-    def named(**settings):
-        return {step.name: step for step in transfer_cost(tiny_folder(), tagged_corpus(), "upos", **settings).steps}
-
-    few, all_steps = named(steps=["layers"]), named(seeds=3)
-    assert list(few) == ["extraction", "probes of the layers", "timing and testing"]
-    assert set(few) < set(all_steps)
-    assert all(step.seconds > 0 for step in all_steps.values())
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--task", "chunk"), "has no word labels 'chunk'"),
         (("--task", "upos", "--budget", "bytes=10"), "the nearest is bytes="),
-        (("--task", "upos", "--budget", "cheap"), "expected layers=3, neurons=300"),
     ],
 )
 def test_mistakes_are_one_line_and_status_one(options, message, run, tiny_folder, treebank, tmp_path):
@@ -120,3 +94,17 @@ def test_mistakes_are_one_line_and_status_one(options, message, run, tiny_folder
     lines = [line for line in err.splitlines() if line.startswith("residuum:")]
     assert len(lines) == 1
     assert message in lines[0]
+
+
+def test_a_budget_that_cannot_be_read_is_a_usage_error(run, tiny_folder, treebank, tmp_path):
+    status, _, err = run("transfer", tiny_folder(), treebank, "--task", "upos", "--out", tmp_path, "--budget", "cheap")
+    assert status == 2
+    assert "expected layers=3, neurons=300" in err
+
+
+@pytest.mark.parametrize("command", ["transfer", "prune", "trim"])
+def test_no_option_is_offered_that_does_nothing(command, run):
+    status, out, _ = run(command, "--help")
+    assert status == 0
+    assert "--max-memory" in out
+    assert "--workers" not in out

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from residuum.shrinking import costs
-from residuum.shrinking.costs import FEWEST_REPEATS, REPEATS, in_turns, sentence_milliseconds, speed_up
+from residuum.shrinking import measuring
+from residuum.shrinking.measuring import FEWEST_REPEATS, REPEATS, in_turns, sentence_milliseconds, speed_up
 
 
 def test_quick_work_is_timed_often_and_slow_work_a_few_times(monkeypatch):
@@ -12,14 +12,14 @@ def test_quick_work_is_timed_often_and_slow_work_a_few_times(monkeypatch):
     times = in_turns(lambda: calls.append("slow"), lambda: calls.append("fast"))
     assert times.shape == (REPEATS, 2)
     assert calls == ["slow", "fast"] * (REPEATS + 1), "they take turns, after one call of each that is not counted"
-    monkeypatch.setattr(costs, "_seconds", lambda work: costs.ENOUGH)
+    monkeypatch.setattr(measuring, "_seconds", lambda work: measuring.ENOUGH)
     assert len(in_turns(lambda: None, lambda: None)) == FEWEST_REPEATS
 
 
 def test_a_long_sentence_is_timed_once(monkeypatch):
-    seconds = iter([costs.ENOUGH])
-    monkeypatch.setattr(costs, "_seconds", lambda work: next(seconds))
-    assert sentence_milliseconds(None, [0] * 10) == pytest.approx(1e2 * costs.ENOUGH)  # pyright: ignore[reportArgumentType]
+    seconds = iter([measuring.ENOUGH])
+    monkeypatch.setattr(measuring, "_seconds", lambda work: next(seconds))
+    assert sentence_milliseconds(None, [0] * 10) == pytest.approx(1e2 * measuring.ENOUGH)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_speed_up_is_the_ratio_of_total_times_with_its_interval():

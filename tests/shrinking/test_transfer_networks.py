@@ -8,8 +8,7 @@ from tagged_words import tagged_corpus
 from residuum.errors import ModelError
 from residuum.models.loading import from_module, load_model, probe_batch
 from residuum.models.vocabularies import cut_model
-from residuum.shrinking.narrowing import narrowed
-from residuum.shrinking.truncation import check_can_be_cut, saved_parameters, size_of, truncated, vocabulary_of
+from residuum.shrinking.networks import check_can_be_cut, narrowed, saved_parameters, size_of, truncated, vocabulary_of
 from tiny import RecurrentLanguageModel, build_tokenizer
 
 FAMILIES = ["bert", "distilbert", "electra", "mpnet", "roberta", "modernbert", "gpt2", "llama", "albert", "xlnet"]

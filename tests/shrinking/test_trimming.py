@@ -83,7 +83,7 @@ def test_the_model_says_the_same_about_the_kept_text(family, tmp_path):
         batch.pop("token_type_ids", None)
         with torch.inference_mode():
             logits.append(kind.from_pretrained(folder)(**batch).logits)
-    kept = result.pieces["old_id"].to_list()
+    kept = result.frame["old_id"].to_list()
     torch.testing.assert_close(logits[0][..., kept], logits[1], rtol=1e-4, atol=1e-5)
     summary = result.run.summary
     assert summary["parameters before"] - summary["parameters after"] == summary["parameters saved"] > 0
@@ -97,10 +97,10 @@ def test_several_texts_are_one_union_and_the_same_run_returns_at_once(tmp_path):
         files.append(tmp_path / f"{language}.txt")
         files[-1].write_text("\n".join([*LINES[language], *LINES["tr"]]), encoding="utf-8")
     both = trim(teacher, files, tmp_path / "both")
-    single = [set(trim(teacher, file, tmp_path / file.stem).pieces["piece"]) for file in files]
-    assert set(both.pieces["piece"]) == single[0] | single[1]
+    single = [set(trim(teacher, file, tmp_path / file.stem).frame["piece"]) for file in files]
+    assert set(both.frame["piece"]) == single[0] | single[1]
     before = (tmp_path / "both" / "model.safetensors").stat().st_mtime_ns
-    assert np.array_equal(trim(teacher, files, tmp_path / "both").pieces, both.pieces)
+    assert np.array_equal(trim(teacher, files, tmp_path / "both").frame, both.frame)
     assert (tmp_path / "both" / "model.safetensors").stat().st_mtime_ns == before
 
 
@@ -129,17 +129,7 @@ def test_a_model_without_a_pooler_is_trimmed(tmp_path):
 def test_the_command_line_trims_and_says_what_it_saved(tmp_path):
     teacher = save_teacher("xlm-roberta", tmp_path / "teacher", layers=1)
     (tmp_path / "sw.txt").write_text("\n".join(LINES["sw"] + LINES["tr"]), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "residuum",
-        "trim",
-        teacher,
-        "--text",
-        tmp_path / "sw.txt",
-        "--out",
-        tmp_path / "o",
-    ]
+    command = [sys.executable, "-m", "residuum", "trim", teacher, tmp_path / "sw.txt", "--out", tmp_path / "o"]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     saved = read_run(tmp_path / "o").summary["parameters saved"]
     assert f"{saved:,} parameters" in done.stdout
@@ -216,3 +206,14 @@ def test_real_text_is_split_as_before_by_unigram_and_bpe(data, kind):
     if kind != "unigram":
         tokenizer = trained_bpe([*lines("de"), *lines("tr"), *lines("sw")], 6000, of_bytes=kind == "bytes")
     assert_split_as_before(tokenizer, lines("tr"))
+
+
+@pytest.mark.parametrize("command", ["trim {m} {t}", "prune {m} --drop top:1"])
+def test_a_model_beyond_the_memory_limit_is_refused_before_it_is_loaded(command, run, tmp_path):
+    model, text = save_model("bert", tmp_path / "model"), tmp_path / "text.txt"
+    text.write_text("\n".join(LINES["en"]), encoding="utf-8")
+    words = command.format(m=model, t=text).split()
+    status, _, err = run(*words, "--out", tmp_path / "out", "--max-memory", "0.000001")
+    assert status == 1
+    assert "--max-memory allows" in err
+    assert not (tmp_path / "out").exists()

@@ -81,7 +81,7 @@ def test_a_result_is_not_written_to_a_folder_that_is_called_like_an_address(tmp_
     monkeypatch.chdir(tmp_path)
     refused = CliRunner().invoke(app, ["probe", "model", "text.conllu", "--task", "upos", "--out", "s3://bucket/run"])
     assert refused.exit_code == 2
-    assert "s3://bucket/run is an address; results go to a folder of this machine" in refused.output.replace("\n", " ")
+    assert "s3://bucket/run is an address; results go to a local folder" in refused.output.replace("\n", " ")
     assert not list(tmp_path.iterdir())
 
 

@@ -9,7 +9,7 @@ from residuum.errors import SettingError
 from residuum.storage.results import Run, write_run
 from residuum.studies import demo as demonstration
 from residuum.studies.demo import SECONDS, Clock, demo
-from residuum.studies.documents import DOCUMENTS
+from residuum.studies.running import DOCUMENTS
 
 
 @pytest.fixture
@@ -20,18 +20,17 @@ def parts(monkeypatch):
     def write(folder, name):
         return write_run(folder, Run(f"count {name}", {}, {"words": 3}))
 
-    def twin(out, options, say):
+    def twin(out, settings):
         called.append("twin")
         return write(out, "twin")
 
-    def study(name, out, *, max_memory, fresh, say):
+    def study(name, out, *, max_memory, fresh, progress):
         called.append(name)
-        say("1/1  Counting …")
         for step in ("first", "second", "third"):
             write(out / step, step)
         write(out, name)
         exhibits = pd.DataFrame({"step": ["second", "first", "third"], "command": ["b", "a", "a"]})
-        frame = pd.DataFrame({"verdict": ["holds", "unclear", "holds"]})
+        frame = pd.DataFrame({"verdict": ["holds", "inconclusive", "holds"]})
         return SimpleNamespace(folder=out, frame=frame, exhibits=exhibits, page=out / "report.html")
 
     monkeypatch.setattr(demonstration, "_twin", twin)
@@ -40,8 +39,7 @@ def parts(monkeypatch):
 
 
 def test_every_study_runs_and_one_page_shows_the_first_step_of_each_command(parts, tmp_path):
-    said = []
-    page = demo(tmp_path / "demo", say=said.append)
+    page = demo(tmp_path / "demo")
     assert parts == ["twin", *DOCUMENTS]
     assert page == tmp_path / "demo" / "report.html"
     text = page.read_text(encoding="utf-8")
@@ -51,15 +49,14 @@ def test_every_study_runs_and_one_page_shows_the_first_step_of_each_command(part
     assert "/third</code>" not in text
 
 
-def test_progress_tells_step_purpose_verdicts_and_what_is_left(parts, tmp_path):
-    said = []
-    demo(tmp_path / "demo", say=said.append)
+def test_progress_tells_step_purpose_verdicts_and_what_is_left(parts, tmp_path, capsys):
+    demo(tmp_path / "demo")
+    said = capsys.readouterr().err.splitlines()
     steps = [line for line in said if line.startswith("Step ")]
     assert [line.split(":")[0] for line in steps] == [f"Step {n} of 7" for n in range(1, 8)]
     assert all("left)" in line for line in steps)
     assert "about 7 min left" in steps[0]
-    assert sum("1/1  Counting" in line for line in said) == len(DOCUMENTS)
-    assert sum("Findings: 2 holds, 1 unclear" in line for line in said) == len(DOCUMENTS)
+    assert sum("Claims: 2 holds, 1 inconclusive" in line for line in said) == len(DOCUMENTS)
 
 
 def test_the_time_that_is_left_follows_the_pace(monkeypatch):

@@ -2,14 +2,13 @@
 
 import pytest
 import transformers as hf
-from lessons import CORPORA
+from task_data import CORPORA
 
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task, named_task
 from residuum.errors import CorpusError, DataError
 from residuum.samples import sample
-from residuum.training.encoding import IGNORED, QUESTIONS, Encoder, length_sorted
-from residuum.training.problems import problem_of
+from residuum.training.encoding import IGNORED, QUESTIONS, ExampleEncoder, length_sorted, problem_of
 
 SENTENCE = Task("sentence", unit="sentence")
 
@@ -17,7 +16,7 @@ SENTENCE = Task("sentence", unit="sentence")
 def encoded(kind, tokenizer, *, window=48, corpus=None):
     task, make = CORPORA[kind]
     corpus = corpus or make(12)
-    return corpus, Encoder(tokenizer, problem_of(task, corpus), window, None).encode(corpus)
+    return corpus, ExampleEncoder(tokenizer, problem_of(task, corpus), window, None).encode(corpus)
 
 
 @pytest.fixture(params=["bert", "roberta", "xlm-roberta", "gpt2"])
@@ -138,7 +137,7 @@ def test_sequences_are_numbered_through(tiny_folder):
     tokenizer = hf.AutoTokenizer.from_pretrained(tiny_folder("bert"))
     _, part = encoded("choice", tokenizer)
     assert [example.first for example in part.examples] == list(range(0, 24, 2))
-    assert part.n_sequences == 24
+    assert sum(len(example.sequences) for example in part.examples) == 24
 
 
 def test_sorted_by_length_nothing_is_lost(tiny_folder):

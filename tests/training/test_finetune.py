@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,19 +19,18 @@ from safetensors.torch import load_file
 
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task, TaskCorpora, named_task
-from residuum.errors import DataError, SettingError, StoreError
-from residuum.reporting.sections import section
+from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
+from residuum.reporting.report import section
 from residuum.samples import sample, sample_text
 from residuum.storage.results import read_run
-from residuum.training.finetuning import finetune
-from residuum.training.finetuning_seeds import Recipe, prepare
-from residuum.training.freezing import SplitNetwork
-from residuum.training.frozen_states import fill_cache
-from residuum.training.learning import LearningSettings
+from residuum.training.encoding import Problem
+from residuum.training.finetuning import finetune, prepare
+from residuum.training.networks import SplitNetwork, fill_cache
+from residuum.training.settings import FinetuneSettings
 from teachers import save_teacher
 from tiny import save_model
 
-QUICK = LearningSettings(epochs=2, batch_size=8, learning_rate=1e-3)
+QUICK = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3}
 STS = "score\tsentence1\tsentence2\n" + "".join(f"{i % 5}.5\ta fox {i}\tthe dog {i % 3}\n" for i in range(40))
 
 
@@ -51,13 +52,13 @@ def corpora(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["single", "pair", "regression", "tagging", "choice"])
 def test_every_kind_of_task_gives_a_model_that_from_pretrained_reads(kind, corpora, tiny_folder, tmp_path):
     task, data, auto = corpora[kind]
-    result = finetune(tiny_folder("bert"), task, tmp_path, data=data, settings=QUICK, progress=False)
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, progress=False, **QUICK)
     network = auto.from_pretrained(tmp_path)
     assert hf.AutoTokenizer.from_pretrained(tmp_path)("the fox")["input_ids"]
     assert set(result.scores["part"]) == {"dev", "test"}
     assert result.scores["value"].notna().all()
     metric = result.run.summary["metric"]
-    assert metric == {"regression": "pearson", "tagging": "span_f1"}.get(kind, "accuracy")
+    assert metric == {"regression": "spearman", "tagging": "span_f1"}.get(kind, "accuracy")
     if kind != "regression" and kind != "choice":
         assert set(network.config.id2label.values()) != {"LABEL_0", "LABEL_1"}
     assert not (tmp_path / "checkpoints").exists()
@@ -76,7 +77,7 @@ def test_frozen_layers_stay_what_they_were_to_the_bit(cache, corpora, tiny_folde
     task, data, _ = corpora["single"]
     base = load_file(tiny_folder("bert") / "model.safetensors")
     result = finetune(
-        tiny_folder("bert"), task, tmp_path, data=data, freeze="bottom:2", cache=cache, settings=QUICK, progress=False
+        tiny_folder("bert"), data, task, tmp_path, freeze="bottom:2", cache=cache, progress=False, **QUICK
     )
     after = weights(tmp_path)
     for name, weight in base.items():
@@ -97,10 +98,10 @@ def test_a_frozen_bottom_is_computed_once_for_all_seeds(memory, corpora, tiny_fo
 
     monkeypatch.setattr(SplitNetwork, "lower", counted)
     parts = TaskCorpora(*data.split((0.8, 0.1, 0.1)))
-    options = {"data": parts, "freeze": "bottom:2", "cache_memory": memory, "settings": QUICK, "progress": False}
-    finetune(tiny_folder("bert"), task, tmp_path / "one", seed=1, **options)
+    options = {"data": parts, "freeze": "bottom:2", "cache_memory": memory, **QUICK, "progress": False}
+    finetune(tiny_folder("bert"), task=task, out=tmp_path / "one", seed=1, **options)
     once = sum(read)
-    finetune(tiny_folder("bert"), task, tmp_path / "both", seeds=2, **options)
+    finetune(tiny_folder("bert"), task=task, out=tmp_path / "both", seeds=2, **options)
     trials = 2  # each network is tried on a sequence before it is cut
     assert once < sum(read) - once <= once + trials
     one, other = weights(tmp_path / "one"), weights(tmp_path / "both" / "seed-1")
@@ -113,35 +114,35 @@ def test_states_do_not_depend_on_what_a_seed_draws(corpora, tmp_path, monkeypatc
     task, data, _ = corpora["single"]
     model, filled = save_teacher("bert", tmp_path / "model"), []
     monkeypatch.setattr(
-        "residuum.training.finetuning_seeds.fill_cache", lambda *a, **k: filled.append(1) or fill_cache(*a, **k)
+        "residuum.training.finetuning.fill_cache", lambda *a, **k: filled.append(1) or fill_cache(*a, **k)
     )
-    finetune(model, task, tmp_path / "out", data=data, freeze="bottom:2", seeds=2, settings=QUICK, progress=False)
+    finetune(model, data, task, tmp_path / "out", freeze="bottom:2", seeds=2, progress=False, **QUICK)
     assert len(filled) == 2  # the training and the development part
 
 
 def test_a_fresh_run_of_several_seeds_that_was_stopped_can_go_on(corpora, tiny_folder, tmp_path, monkeypatch):
     task, data, _ = corpora["single"]
     options = {"data": data, "seeds": 2, "progress": False}
-    finetune(tiny_folder("bert"), task, tmp_path, settings=replace(QUICK, epochs=0.5), **options)
+    finetune(tiny_folder("bert"), task=task, out=tmp_path, **{**QUICK, "epochs": 0.5}, **options)
 
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("residuum.training.finetuning.finetune_once", stopped)
-        finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, fresh=True, **options)
-    assert len(finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, **options).folders) == 2
+        patch.setattr("residuum.training.finetuning.finetune_seed", stopped)
+        finetune(tiny_folder("bert"), task=task, out=tmp_path, fresh=True, **QUICK, **options)
+    assert len(finetune(tiny_folder("bert"), task=task, out=tmp_path, **QUICK, **options).folders) == 2
     (tmp_path / "seed-1" / "model.safetensors").unlink()
     with pytest.raises(StoreError, match="seed-1 had a model, which is gone"):
-        finetune(tiny_folder("bert"), task, tmp_path, settings=QUICK, **options)
+        finetune(tiny_folder("bert"), task=task, out=tmp_path, **QUICK, **options)
 
 
 def test_a_fresh_run_leaves_no_model_of_other_seeds(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    options = {"data": data, "progress": False, "settings": replace(QUICK, epochs=0.5), "fresh": True}
+    options = {"data": data, "progress": False, **QUICK, "epochs": 0.5, "fresh": True}
 
     def models_after(seeds):
-        finetune(tiny_folder("bert"), task, tmp_path, seeds=seeds, **options)
+        finetune(tiny_folder("bert"), task=task, out=tmp_path, seeds=seeds, **options)
         return sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.glob("**/model.safetensors"))
 
     assert models_after(1) == ["."]
@@ -152,16 +153,16 @@ def test_a_fresh_run_leaves_no_model_of_other_seeds(corpora, tiny_folder, tmp_pa
 
 def test_candidates_must_be_there_to_be_chosen_from(corpora, tiny_folder, tmp_path):
     with pytest.raises(DataError, match="has no candidates to choose from"):
-        finetune(tiny_folder("bert"), "choice", tmp_path, data=corpora["single"][1], settings=QUICK, progress=False)
+        finetune(tiny_folder("bert"), corpora["single"][1], "choice", tmp_path, progress=False, **QUICK)
 
 
 def test_what_learns_has_dropout_and_what_is_frozen_has_none(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    recipe = Recipe(str(tiny_folder("bert")), named_task(task), "bottom:2", None, 128, QUICK, True, 1 << 30)
-    pupil, _, _ = prepare(recipe, TaskCorpora(*data.split((0.8, 0.1, 0.1))), tmp_path, 0, "cpu")
+    settings = FinetuneSettings(tiny_folder("bert"), None, task, tmp_path, freeze="bottom:2", device="cpu")
+    model, _, _ = prepare(settings, named_task(task), TaskCorpora(*data.split((0.8, 0.1, 0.1))), tmp_path, 0)
     noisy = {
         name.split("bert.")[-1][:15]
-        for name, part in pupil.network.named_modules()
+        for name, part in model.network.named_modules()
         if isinstance(part, torch.nn.Dropout) and part.training
     }
     assert noisy == {"encoder.layer.2", "dropout"}
@@ -172,12 +173,12 @@ def test_the_cache_changes_no_result_but_rounding(corpora, tiny_folder, tmp_path
     found = [
         finetune(
             tiny_folder("bert"),
+            data,
             task,
             tmp_path / name,
-            data=data,
             freeze="bottom:2",
-            settings=QUICK,
             progress=False,
+            **QUICK,
             **options,
         )
         for name, options in {
@@ -195,7 +196,7 @@ def test_the_cache_changes_no_result_but_rounding(corpora, tiny_folder, tmp_path
 
 def test_layers_are_dropped_before_training(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    result = finetune(tiny_folder("bert"), task, tmp_path, data=data, drop="top:2", settings=QUICK, progress=False)
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, drop="top:2", progress=False, **QUICK)
     assert hf.AutoConfig.from_pretrained(tmp_path).num_hidden_layers == 1
     assert result.run.summary["layers"] == 1
 
@@ -203,7 +204,7 @@ def test_layers_are_dropped_before_training(corpora, tiny_folder, tmp_path):
 def test_several_seeds_give_several_models_and_one_table(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
     run = lambda **options: finetune(  # noqa: E731
-        tiny_folder("bert"), task, tmp_path, data=data, seeds=2, seed=3, settings=QUICK, progress=False, **options
+        tiny_folder("bert"), data, task, tmp_path, seeds=2, seed=3, progress=False, **QUICK, **options
     )
     result = run()
     assert [folder.name for folder in result.folders] == ["seed-3", "seed-4"]
@@ -218,41 +219,57 @@ def test_several_seeds_give_several_models_and_one_table(corpora, tiny_folder, t
     assert (result.folders[0] / "model.safetensors").stat().st_mtime_ns == written
 
 
+def test_the_text_gives_the_score_beside_a_constant_answer_over_seeds(corpora, tiny_folder, tmp_path):
+    task, data, _ = corpora["pair"]
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, seeds=2, progress=False, **QUICK)
+    test = result.scores.query("part == 'test' and metric == 'accuracy'")
+    labels = [str(label) for label in data.split((0.8, 0.1, 0.1), 0)[2].targets()]
+    most_frequent = Counter(map(str, data.split((0.8, 0.1, 0.1), 0)[0].targets())).most_common(1)[0][0]
+    assert list(test["baseline"]) == [labels.count(most_frequent) / len(labels)] * 2
+    answer = next(line for line in result.text().splitlines() if line.startswith("Fine-tuned on sentence, bert"))
+    assert f"test accuracy of {test['value'].mean():.4f} (mean of 2 seeds, standard deviation" in answer
+    assert answer.endswith(f"than always answering the most frequent label ({test['baseline'].iloc[0]:.4f}).")
+    assert result.text().splitlines()[-1].startswith("Next: residuum diff before=")
+
+
+@pytest.mark.parametrize(
+    ("kind", "train", "truth", "expected"),
+    [
+        ("classification", ["a", "b", "b"], ["b", "a"], {"accuracy": 0.5, "matthews": 0.0}),
+        ("regression", [1.0, 3.0], [1.0, 2.0], {"pearson": 0.0, "mean_squared_error": 0.5}),
+        ("tagging", [["O", "B-X"], ["O", None]], [["B-X", "O", None]], {"accuracy": 0.5, "span_f1": 0.0}),
+        ("choice", ["1", "1", "0"], ["1", "0"], {"accuracy": 0.5}),
+    ],
+)
+def test_the_baseline_is_the_score_of_a_constant(kind, train, truth, expected):
+    classes = {"classification": ("a", "b"), "regression": (), "tagging": ("B-X", "O"), "choice": ("0", "1")}[kind]
+    baseline = Problem(Task("any"), kind, classes).baseline(train, truth)
+    assert {name: baseline[name] for name in expected} == pytest.approx(expected)
+
+
 def test_the_same_run_returns_at_once_and_another_needs_fresh(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    options = {"data": data, "settings": QUICK, "progress": False}
-    first = finetune(tiny_folder("bert"), task, tmp_path, **options)
+    options = {"data": data, **QUICK, "progress": False}
+    first = finetune(tiny_folder("bert"), task=task, out=tmp_path, **options)
     written = (tmp_path / "model.safetensors").stat().st_mtime_ns
-    second = finetune(tiny_folder("bert"), task, tmp_path, **options)
+    second = finetune(tiny_folder("bert"), task=task, out=tmp_path, **options)
     pd.testing.assert_frame_equal(first.scores, second.scores)
     assert (tmp_path / "model.safetensors").stat().st_mtime_ns == written
     with pytest.raises(StoreError, match="freeze None → embeddings"):
-        finetune(tiny_folder("bert"), task, tmp_path, freeze="embeddings", **options)
-    finetune(tiny_folder("bert"), task, tmp_path, freeze="embeddings", fresh=True, **options)
+        finetune(tiny_folder("bert"), task=task, out=tmp_path, freeze="embeddings", **options)
+    finetune(tiny_folder("bert"), task=task, out=tmp_path, freeze="embeddings", fresh=True, **options)
     assert read_run(tmp_path).config["freeze"] == "embeddings"
 
 
-def test_broken_off_between_checkpoints_it_ends_with_the_same_bits(corpora, tiny_folder, tmp_path):
+def test_broken_off_between_checkpoints_it_ends_with_the_same_bits(corpora, broken_off, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    settings = LearningSettings(epochs=4, batch_size=8, learning_rate=1e-3, checkpoint_every=3)
+    settings = {**QUICK, "epochs": 4, "checkpoint_every": 3}
 
-    def run(name, say=None):
-        finetune(
-            tiny_folder("bert"),
-            task,
-            tmp_path / name,
-            data=data,
-            freeze="bottom:1",
-            settings=settings,
-            progress=False,
-            say=say,
-        )
+    def run(name):
+        finetune(tiny_folder("bert"), data, task, tmp_path / name, freeze="bottom:1", progress=False, **settings)
 
-    def break_off(_):  # after the eleventh step, two after a checkpoint
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        run("broken", break_off)
+    with broken_off():
+        run("broken")
     assert list((tmp_path / "broken" / "checkpoints").glob("*/progress.json"))
     run("broken")
     run("whole")
@@ -262,11 +279,11 @@ def test_broken_off_between_checkpoints_it_ends_with_the_same_bits(corpora, tiny
 
 RUN = """
 import sys
-from residuum.training.finetuning import finetune
+from residuum.training.encoding import Problem
+from residuum.training.finetuning import finetune, prepare
 from residuum.samples import sample
-from residuum.training.learning import LearningSettings
-settings = LearningSettings(epochs=5, batch_size=4, learning_rate=1e-3, checkpoint_every=3)
-finetune(sys.argv[1], "sentence", sys.argv[2], data=sample("polarity", size=40), freeze="bottom:1", settings=settings)
+settings = {"epochs": 5, "batch_size": 4, "learning_rate": 1e-3, "checkpoint_every": 3}
+finetune(sys.argv[1], sample("polarity", size=40), "sentence", sys.argv[2], freeze="bottom:1", **settings)
 """
 
 
@@ -294,7 +311,7 @@ def test_two_processes_give_what_one_with_twice_the_batch_gives(tmp_path):
     quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = save_model("bert", tmp_path / "bert", **quiet)
     (tmp_path / "train.tsv").write_text(sample_text("polarity", size=40), encoding="utf-8")
-    arguments = ["finetune", model, "sentence", "--data", tmp_path / "train.tsv", "--seeds", 2, "--epochs", 2]
+    arguments = ["finetune", model, tmp_path / "train.tsv", "--task", "sentence", "--seeds", 2, "--epochs", 2]
     arguments += ["--learning-rate", 1e-3, "--freeze", "bottom:1", "--cache-memory", 0, "--device", "cpu", "--fresh"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     for processes, size in ((1, 8), (2, 4)):
@@ -325,26 +342,23 @@ def test_two_processes_give_what_one_with_twice_the_batch_gives(tmp_path):
         ({"drop": "top:1"}, "drop None → top:1"),
     ],
 )
-def test_a_broken_off_run_goes_on_under_the_same_settings_only(changed, message, tiny_folder, tmp_path):
+def test_a_broken_off_run_goes_on_under_the_same_settings_only(changed, message, broken_off, tiny_folder, tmp_path):
     polarity = sample("polarity", size=40)
     labels = polarity.targets()
     data = replace(polarity, sentence_labels={"label": labels, "second": labels[::-1]})
     task = Task("sentence", "label", "sentence")
-    options = {"data": data, "settings": replace(QUICK, epochs=4, checkpoint_every=3), "progress": False}
+    options = {"data": data, **QUICK, "epochs": 4, "checkpoint_every": 3, "progress": False}
 
-    def break_off(_):
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        finetune(tiny_folder("bert"), task, tmp_path, say=break_off, **options)
+    with broken_off():
+        finetune(tiny_folder("bert"), task=task, out=tmp_path, **options)
     with pytest.raises(StoreError, match=f"holds checkpoints of another run .*{message}"):
         finetune(tiny_folder("bert"), **{"task": task, "out": tmp_path, **options, **changed})
-    finetune(tiny_folder("bert"), task, tmp_path, **options)
+    finetune(tiny_folder("bert"), task=task, out=tmp_path, **options)
 
 
 def test_the_card_tells_scores_data_and_settings(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["pair"]
-    result = finetune(tiny_folder("bert"), task, tmp_path, data=data, freeze="top:1", settings=QUICK, progress=False)
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, freeze="top:1", progress=False, **QUICK)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     test = result.scores.query("part == 'test' and metric == 'accuracy'")["value"].item()
     assert f"| test | 4 | {test:.4f} |" in card
@@ -354,11 +368,20 @@ def test_the_card_tells_scores_data_and_settings(corpora, tiny_folder, tmp_path)
     assert card.startswith("---\nlibrary_name: transformers\n")
 
 
+def test_names_add_no_lines_and_no_html_to_the_card(corpora, tiny_folder, tmp_path):
+    task, data, _ = corpora["single"]
+    model = shutil.copytree(tiny_folder("bert"), tmp_path / "a\n# b <script>")
+    finetune(model, data, task, tmp_path / "out", progress=False, **{**QUICK, "epochs": 0.5})
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "# a # b &lt;script&gt;, fine-tuned on sentence\n" in card
+    assert "<script>" not in card
+
+
 def test_the_report_shows_the_curves(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["tagging"]
-    result = finetune(tiny_folder("bert"), task, tmp_path, data=data, settings=QUICK, progress=False)
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, progress=False, **QUICK)
     shown = section(read_run(tmp_path))
-    assert shown.title == "What did bert learn of ner?"
+    assert shown.title == "What did bert learn about ner?"
     assert f"{result.run.summary['test span_f1']:.3f}" in shown.facts["test span_f1"]
     scores, losses = shown.panels
     assert scores.first == "span_f1"
@@ -366,15 +389,24 @@ def test_the_report_shows_the_curves(corpora, tiny_folder, tmp_path):
     assert list(losses.views[0].figure.data[0].y) == pytest.approx(result.history["loss"].round(4).tolist())
 
 
+def test_a_model_that_cannot_be_trained_within_the_memory_limit_is_refused(corpora, tiny_folder, tmp_path):
+    task, data, _ = corpora["single"]
+    options = {"data": data, **QUICK, "progress": False, "max_memory": 100_000}
+    with pytest.raises(MemoryLimitError, match=r"^Training bert needs .+ GB for weights, gradients and optimiser, but"):
+        finetune(tiny_folder("bert"), task=task, out=tmp_path / "out", **options)
+    assert not (tmp_path / "out" / "checkpoints").exists()
+    finetune(tiny_folder("bert"), task=task, out=tmp_path / "out", freeze="bottom:3", **options)
+
+
 def test_decoders_learn_too(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["pair"]
-    finetune(tiny_folder("gpt2"), task, tmp_path, data=data, freeze="bottom:1", settings=QUICK, progress=False)
+    finetune(tiny_folder("gpt2"), data, task, tmp_path, freeze="bottom:1", progress=False, **QUICK)
     assert hf.AutoModelForSequenceClassification.from_pretrained(tmp_path).config.pad_token_id is not None
 
 
 def test_a_fine_tuned_model_answers_as_it_was_scored(corpora, tiny_folder, tmp_path):
     task, data, _ = corpora["single"]
-    result = finetune(tiny_folder("bert"), task, tmp_path, data=data, settings=QUICK, progress=False)
+    result = finetune(tiny_folder("bert"), data, task, tmp_path, progress=False, **QUICK)
     network = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     tokenizer = hf.AutoTokenizer.from_pretrained(tmp_path)
     test = data.split((0.8, 0.1, 0.1), 0)[2]
@@ -394,9 +426,9 @@ def test_the_command_gives_the_numbers_of_python(corpora, tiny_folder, tmp_path,
     arguments = [
         "finetune",
         tiny_folder("bert"),
-        "sentence",
-        "--data",
         tmp_path / "train.tsv",
+        "--task",
+        "sentence",
         "--out",
         tmp_path / "cli",
     ]
@@ -410,12 +442,12 @@ def test_the_command_gives_the_numbers_of_python(corpora, tiny_folder, tmp_path,
         signal.signal(signal.SIGINT, handler)
     python = finetune(
         tiny_folder("bert"),
+        tmp_path / "train.tsv",
         "sentence",
         tmp_path / "python",
-        data=tmp_path / "train.tsv",
         freeze="bottom:1",
-        settings=QUICK,
         progress=False,
+        **QUICK,
     )
     pd.testing.assert_frame_equal(read_run(tmp_path / "cli").tables["scores"], python.scores)
     assert "seed 0, test: accuracy" in capfd.readouterr().out
@@ -427,16 +459,16 @@ def test_the_command_gives_the_numbers_of_python(corpora, tiny_folder, tmp_path,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "sentence"}, "The task 'sentence' has no data of its own; give a corpus"),
+        ({"task": "sentence"}, "The task 'sentence' has no data of its own; pass a corpus"),
         ({"seeds": 0}, "seeds is 0; expected a number from 1"),
         ({"seeds": [1, 1]}, r"seeds is \[1, 1\]"),
-        ({"max_length": 4}, "max_length is 4; expected at least 8"),
+        ({"max_length": 4}, "max_length is 4; expected a whole number at least 8"),
         ({"freeze": "bottom:9"}, "names 9 layers; the model has 1–3"),
-        ({"drop": "all"}, "Cannot read the layers 'all'"),
+        ({"drop": "all"}, "'all' names layer 0, the embeddings, which stay"),
     ],
 )
 def test_mistakes_are_said_before_training(options, message, tiny_folder, tmp_path):
     task = options.pop("task", None)
     data = None if task else Corpus(name="c", sentences=[["a"]] * 20, sentence_labels={"label": ["x", "y"] * 10})
     with pytest.raises(SettingError, match=message):
-        finetune(tiny_folder("bert"), task or "sentence", tmp_path, data=data, progress=False, **options)
+        finetune(tiny_folder("bert"), data, task or "sentence", tmp_path, progress=False, **options)

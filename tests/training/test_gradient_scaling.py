@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from residuum.errors import StoreError
-from residuum.training.checkpoints import FOLDER, SCALER, resume, write_checkpoint
-from residuum.training.processes import Progress
+from residuum.training.checkpoints import FOLDER, SCALER, Progress, resume, write_checkpoint
 
 
 def moved_scaler(net, optimiser):

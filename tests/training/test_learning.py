@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from lessons import lesson_of
+from task_data import task_data_of
 
 from residuum.corpus.tasks import Task
 from residuum.errors import ModelError, SettingError
 from residuum.training import ParameterGroup, load_checkpoint
-from residuum.training.heads import load_with_head
-from residuum.training.learning import LearningSettings, learn, score_part, task_loss
-from residuum.training.problems import Problem
+from residuum.training.encoding import Problem
+from residuum.training.learning import LearningSettings, learn, score_split, task_loss
+from residuum.training.networks import load_with_head
 
 KINDS = ("classification", "pair", "regression", "tagging", "choice")
 QUICK = LearningSettings(epochs=1, batch_size=8, learning_rate=1e-3)
@@ -35,16 +35,16 @@ def without_dropout(network):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_against_the_transformers_trainer(kind, tiny_folder, tmp_path):
-    ours, _, lesson = lesson_of(kind, tiny_folder("bert"), size=8)
-    theirs, _, _ = lesson_of(kind, tiny_folder("bert"), size=8)
-    examples = lesson.train.examples[:8]
-    lesson = replace(lesson, train=replace(lesson.train, examples=examples))
+    ours, _, data = task_data_of(kind, tiny_folder("bert"), size=8)
+    theirs, _, _ = task_data_of(kind, tiny_folder("bert"), size=8)
+    examples = data.train.examples[:8]
+    data = replace(data, train=replace(data.train, examples=examples))
     without_dropout(ours).train()
     settings = LearningSettings(epochs=3, batch_size=8, learning_rate=1e-3, weight_decay=0.1)
-    learn({"model": ours}, [answers(ours)], lesson, settings, tmp_path / "ours", progress=False)
+    learn({"model": ours}, [answers(ours)], data, settings, tmp_path / "ours", progress=False)
 
     def collate(numbers):
-        batch = lesson.collate_train([examples[i["place"]] for i in numbers])
+        batch = data.collate_train([examples[i["place"]] for i in numbers])
         return {**batch["inputs"], "labels": batch["labels"]}
 
     arguments = hf.TrainingArguments(
@@ -55,7 +55,7 @@ def test_against_the_transformers_trainer(kind, tiny_folder, tmp_path):
     places = [{"place": i} for i in range(8)]
     trainer = hf.Trainer(without_dropout(theirs), arguments, train_dataset=places, data_collator=collate)
     trainer.train()
-    before, _, _ = lesson_of(kind, tiny_folder("bert"), size=8)
+    before, _, _ = task_data_of(kind, tiny_folder("bert"), size=8)
     moved = 0.0
     for (name, a), b, c in zip(ours.named_parameters(), theirs.parameters(), before.parameters(), strict=True):
         if (kind, name) != ("choice", "classifier.bias"):  # moves all candidates alike: its gradient is rounding
@@ -66,40 +66,40 @@ def test_against_the_transformers_trainer(kind, tiny_folder, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_our_loss_is_the_loss_of_the_model_s_own_head(kind, tiny_folder):
-    network, _, lesson = lesson_of(kind, tiny_folder("bert"))
+    network, _, data = task_data_of(kind, tiny_folder("bert"))
     network.eval()
-    batch = lesson.collate_train(lesson.train.examples[:6])
+    batch = data.collate_train(data.train.examples[:6])
     output = network(**batch["inputs"], labels=batch["labels"])
-    torch.testing.assert_close(task_loss(lesson.problem.kind, output.logits, batch["labels"]), output.loss)
+    torch.testing.assert_close(task_loss(data.problem.kind, output.logits, batch["labels"]), output.loss)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_can_be_learnt_by_heart_is_learnt(kind, tiny_folder, tmp_path):
-    network, _, lesson = lesson_of(kind, tiny_folder("bert"), size=8)
+    network, _, data = task_data_of(kind, tiny_folder("bert"), size=8)
     without_dropout(network).train()  # noise is there against learning by heart
     settings = LearningSettings(epochs=100, batch_size=4, learning_rate=3e-3, evaluate_every=60)
     training = learn(
-        {"m": network}, [lambda b: network(**b["inputs"]).logits], lesson, settings, tmp_path, progress=False
+        {"m": network}, [lambda b: network(**b["inputs"]).logits], data, settings, tmp_path, progress=False
     )
     first, best = training.history["loss"].iloc[0], training.history["loss"].min()
     assert best < first / 2
-    metric = lesson.problem.metrics[0]
+    metric = data.problem.metrics[0]
     assert training.scores[metric].max() > 0.9
     load_checkpoint(tmp_path, {"m": network}, best=True)
     network.eval()
-    found = score_part(answers(network), lesson.problem, lesson.dev, lesson.collate_dev, torch.device("cpu"))
+    found = score_split(answers(network), data.problem, data.dev, data.collate_dev, torch.device("cpu"))
     assert found[metric] == pytest.approx(training.scores[metric].max())
 
 
 def test_two_readers_learn_from_the_mean_of_their_losses(tiny_folder, tmp_path):
     losses = []
     for place, chosen in enumerate(([0], [1], [0, 1])):
-        pupils = [lesson_of("classification", tiny_folder("bert"), seed=seed) for seed in (0, 1)]
-        networks = [network.eval() for network, _, _ in pupils]
+        models = [task_data_of("classification", tiny_folder("bert"), seed=seed) for seed in (0, 1)]
+        networks = [network.eval() for network, _, _ in models]
         training = learn(
             {"one": networks[0], "other": networks[1]},
             [answers(networks[i]) for i in chosen],
-            pupils[0][2],
+            models[0][2],
             LearningSettings(epochs=0.5, batch_size=8),
             tmp_path / str(place),
             progress=False,
@@ -110,11 +110,11 @@ def test_two_readers_learn_from_the_mean_of_their_losses(tiny_folder, tmp_path):
 
 
 def test_only_the_given_parameters_move(tiny_folder, tmp_path):
-    network, _, lesson = lesson_of("classification", tiny_folder("bert"))
+    network, _, data = task_data_of("classification", tiny_folder("bert"))
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     biases = [p for name, p in network.named_parameters() if name.endswith("bias")]
     learn(
-        {"m": network}, [answers(network)], lesson, QUICK, tmp_path, parameters=[ParameterGroup(biases)], progress=False
+        {"m": network}, [answers(network)], data, QUICK, tmp_path, parameters=[ParameterGroup(biases)], progress=False
     )
     moved = {name for name, p in network.named_parameters() if not torch.equal(p, before[name])}
     assert moved
@@ -122,11 +122,11 @@ def test_only_the_given_parameters_move(tiny_folder, tmp_path):
 
 
 def test_extra_losses_are_added_and_recorded(tiny_folder, tmp_path):
-    network, _, lesson = lesson_of("classification", tiny_folder("bert"))
+    network, _, data = task_data_of("classification", tiny_folder("bert"))
     network.eval()
     steps = []
     training = learn(
-        {"m": network}, [answers(network)], lesson, QUICK, tmp_path, progress=False, after_step=steps.append,
+        {"m": network}, [answers(network)], data, QUICK, tmp_path, progress=False, after_step=steps.append,
         extra=lambda batch, logits: {"squares": logits[0].pow(2).mean() + 5},
     )  # fmt: skip
     row = training.history.iloc[0]
@@ -135,19 +135,10 @@ def test_extra_losses_are_added_and_recorded(tiny_folder, tmp_path):
     assert steps == [1, 2]
 
 
-def test_how_long_it_takes_is_told_early(tiny_folder, tmp_path):
-    network, _, lesson = lesson_of("classification", tiny_folder("bert"))
-    said = []
-    settings = LearningSettings(epochs=10, batch_size=8)
-    learn({"m": network}, [answers(network)], lesson, settings, tmp_path, progress=False, say=said.append)
-    assert len(said) == 1
-    assert said[0].endswith(" s for the 9 steps left, besides evaluations.")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"batch_size": 0}, "batch_size is 0; expected a whole number at least 1"),
         ({"epochs": 0}, "epochs is 0"),
         ({"schedule": "steps"}, "schedule is 'steps'"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),

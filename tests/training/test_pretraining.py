@@ -31,7 +31,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(world, tmp_path_factory):
-    return pretrain(world, tmp_path_factory.mktemp("finished"), progress=False)
+    return pretrain(**world, out=tmp_path_factory.mktemp("finished"), progress=False)
 
 
 def test_the_model_is_a_plain_folder_with_tokenizer_and_card(finished):
@@ -74,11 +74,11 @@ def test_the_run_has_curves_scores_and_counts(finished):
 def test_a_finished_run_returns_at_once_and_another_is_refused(world, finished):
     weights = finished.model / "model.safetensors"
     before = weights.stat().st_mtime_ns
-    again = pretrain(world, finished.model.parent, progress=False)
+    again = pretrain(**world, out=finished.model.parent, progress=False)
     assert again.run.summary == finished.run.summary
     assert weights.stat().st_mtime_ns == before
     with pytest.raises(StoreError, match="holds another run"):
-        pretrain(world | {"seed": 5}, finished.model.parent, progress=False)
+        pretrain(**(world | {"seed": 5}), out=finished.model.parent, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -99,24 +99,24 @@ def killed(killed_once, tmp_path):
 
 
 def test_a_killed_run_ends_with_the_same_model(world, finished, killed):
-    resumed = pretrain(world, killed, progress=False)
+    resumed = pretrain(**world, out=killed, progress=False)
     file = "model.safetensors"
     assert (resumed.model / file).read_bytes() == (finished.model / file).read_bytes()
 
 
 def test_a_checkpoint_can_be_written_as_it_is_and_trained_on(world, killed):
-    early = pretrain(world, killed, as_is=True, progress=False)
+    early = pretrain(**world, out=killed, as_is=True, progress=False)
     assert early.run.summary["steps"] == 3
     assert "for 3 steps" in (early.model / "README.md").read_text()
     assert not (killed / "result.json").exists()
-    assert pretrain(world, killed, progress=False).run.summary["steps"] == 8
+    assert pretrain(**world, out=killed, progress=False).run.summary["steps"] == 8
 
 
 def test_a_checkpoint_before_the_first_row_of_the_curve_can_be_written_too(world, killed_once, tmp_path):
     folder = shutil.copytree(killed_once, tmp_path / "early")
     path = next(folder.glob("checkpoints/step-*/progress.json"))
     write_json(path, {**read_json(path), "losses": []})
-    early = pretrain(world, folder, as_is=True, progress=False)
+    early = pretrain(**world, out=folder, as_is=True, progress=False)
     assert "for 3 steps" in (early.model / "README.md").read_text()
 
 
@@ -124,21 +124,30 @@ def test_a_checkpoint_before_the_first_row_of_the_curve_can_be_written_too(world
 def test_a_tokenizer_of_other_settings_is_not_used_again(changed, world, finished, tmp_path):
     shutil.copytree(finished.model.parent / "tokenizer", tmp_path / "tokenizer")
     with pytest.raises(StoreError, match="holds a tokenizer of other settings or another text"):
-        pretrain(world | changed, tmp_path, progress=False)
-    assert len(pretrain(world | changed, tmp_path, fresh=True, progress=False).history) == 4
+        pretrain(**(world | changed), out=tmp_path, progress=False)
+    assert len(pretrain(**(world | changed), out=tmp_path, fresh=True, progress=False).history) == 4
 
 
 @pytest.mark.slow
 def test_two_processes_give_one_model_that_was_trained_by_both(world, tmp_path):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(world))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "residuum"]
-    command = [*launcher, "pretrain", tmp_path / "config.yaml", "--device", "cpu", "--out", tmp_path / "two"]
+    command = [
+        *launcher,
+        "pretrain",
+        "--config",
+        tmp_path / "config.yaml",
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "two",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     for _ in range(2):  # the second time it returns at once
         done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("The model is in") == 1, "only the main process speaks"
-    two, one = read_run(tmp_path / "two"), pretrain(world, tmp_path / "one", progress=False).run
+    two, one = read_run(tmp_path / "two"), pretrain(**world, out=tmp_path / "one", progress=False).run
     assert list(two.tables["history"]["step"]) == list(one.tables["history"]["step"]) == [2, 4, 6, 8]
     assert two.summary["tokens"] > 1.5 * one.summary["tokens"]
     assert list(two.tables["scores"]["subject"]) == list(one.tables["scores"]["subject"])
@@ -149,7 +158,7 @@ def test_two_processes_give_one_model_that_was_trained_by_both(world, tmp_path):
 def test_a_checkpoint_is_written_as_it_is_by_one_process(world, killed, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SettingError, match="as_is trains nothing, and 2 processes were started"):
-        pretrain(world, killed, as_is=True, progress=False)
+        pretrain(**world, out=killed, as_is=True, progress=False)
 
 
 def test_it_learns_to_guess_and_to_find_translations(world, tmp_path):
@@ -157,7 +166,7 @@ def test_it_learns_to_guess_and_to_find_translations(world, tmp_path):
         "training": {"steps": 150, "learning_rate": 0.01},
         "evaluation": world["evaluation"] | {"every": 75},
     }
-    result = pretrain(longer, tmp_path, progress=False)
+    result = pretrain(**longer, out=tmp_path, progress=False)
     last = result.scores[result.scores["step"] == 150].set_index(["score", "subject", "layer"])["value"]
     chance = 1 / 20
     assert last["retrieval", "tr", 1] > 4 * chance
@@ -173,7 +182,7 @@ def test_other_architectures_train_and_load_plainly(world, tmp_path, architectur
         {"kind": kind, "batch": 8, "length": 24} | ({"layer": 1} if kind == "ranking" else {}) for kind in kinds
     ]
     network = world["network"] | {"architecture": architecture}
-    result = pretrain(world | {"network": network, "objectives": objectives}, tmp_path, progress=False)
+    result = pretrain(**(world | {"network": network, "objectives": objectives}), out=tmp_path, progress=False)
     auto = AutoModelForCausalLM if architecture == "gpt2" else AutoModelForMaskedLM
     _, info = auto.from_pretrained(result.model, output_loading_info=True)
     assert not info["missing_keys"]
@@ -183,7 +192,7 @@ def test_other_architectures_train_and_load_plainly(world, tmp_path, architectur
 def test_weights_are_written_in_the_wanted_precision(world, tmp_path):
     from safetensors.torch import load_file
 
-    result = pretrain(world | {"dtype": "float16"}, tmp_path, progress=False)
+    result = pretrain(**(world | {"dtype": "float16"}), out=tmp_path, progress=False)
     assert {value.dtype for value in load_file(result.model / "model.safetensors").values()} == {torch.float16}
 
 
@@ -192,7 +201,7 @@ def test_the_command_line_gives_the_same_model(world, finished, tmp_path):
     config.write_text(yaml.safe_dump(world))
     out = tmp_path / "out"
     shutil.copytree(finished.model.parent / "tokenizer", out / "tokenizer")
-    result = CliRunner().invoke(app, ["pretrain", str(config), "--out", str(out)], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["pretrain", "--config", str(config), "--out", str(out)], catch_exceptions=False)
     assert result.exit_code == 0
     assert f"The model is in {out / 'model'}." in result.output
     file = "model.safetensors"
@@ -211,4 +220,4 @@ def _killed_pretraining(world: dict, out: Path) -> None:
     from residuum.training import loop
 
     loop.write_checkpoint = write_then_die
-    pretrain(world, out, progress=False)
+    pretrain(**world, out=out, progress=False)

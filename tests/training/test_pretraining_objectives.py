@@ -9,24 +9,26 @@ import pytest
 import torch
 from torch.nn import functional
 
-from residuum.training.pretraining_networks import build_network, states_of_layer
 from residuum.training.pretraining_objectives import (
     BUILDERS,
     IGNORED,
     MixedBatches,
-    Pieces,
-    Source,
+    SpecialTokens,
+    TokenSource,
+    build_network,
     info_nce,
     losses_of,
     masked_batch,
     mean_pooled,
     padded_batch,
+    perplexity,
     prediction_loss,
+    retrieval_by_layer,
+    states_of_layer,
 )
-from residuum.training.pretraining_scores import perplexity, retrieval_by_layer
-from residuum.training.pretraining_settings import NetworkSettings, Objective
+from residuum.training.settings import NetworkSettings, PretrainingObjective
 
-PIECES = Pieces(begin=0, end=2, padding=1, mask=59, size=60)
+PIECES = SpecialTokens(begin=0, end=2, padding=1, mask=59, size=60)
 GENERATOR = np.random.default_rng
 
 
@@ -51,7 +53,7 @@ def sentences(count: int, seed: int = 0, sides: int = 1) -> list[tuple[np.ndarra
 
 def test_about_a_share_of_the_pieces_is_guessed_by_the_eighty_ten_ten_rule():
     items = [(np.full(20, 7),)] * 2000
-    batch = masked_batch(items, Objective(kind="mlm", mask=0.2, length=32), PIECES, GENERATOR(0))
+    batch = masked_batch(items, PretrainingObjective(kind="mlm", mask=0.2, length=32), PIECES, GENERATOR(0))
     ids, wanted = batch["ids"].numpy(), batch["wanted"].numpy()
     guessed = wanted != IGNORED
     assert (wanted[guessed] == 7).all()
@@ -65,7 +67,7 @@ def test_about_a_share_of_the_pieces_is_guessed_by_the_eighty_ten_ten_rule():
 
 
 def test_a_batch_too_short_to_draw_from_still_has_something_to_guess():
-    batch = masked_batch([(np.array([9]),)], Objective(kind="mlm", mask=0.01), PIECES, GENERATOR(0))
+    batch = masked_batch([(np.array([9]),)], PretrainingObjective(kind="mlm", mask=0.01), PIECES, GENERATOR(0))
     assert (batch["wanted"] != IGNORED).sum() == 1
 
 
@@ -83,14 +85,14 @@ def test_the_loss_at_masked_positions_equals_that_of_all_positions(kind):
     """transformers' own loss multiplies every position by the vocabulary and ignores most."""
     model = network()
     items = sentences(6, sides=2 if kind == "tlm" else 1)
-    batch = BUILDERS[kind](items, Objective(kind=kind, length=30, mask=0.3), PIECES, GENERATOR(1))
+    batch = BUILDERS[kind](items, PretrainingObjective(kind=kind, length=30, mask=0.3), PIECES, GENERATOR(1))
     whole = model(input_ids=batch["ids"], attention_mask=batch["mask"], labels=batch["wanted"])
     assert float(prediction_loss(model, batch)) == pytest.approx(float(whole.loss), abs=1e-5)
 
 
 def test_the_causal_loss_equals_that_of_transformers():
     model = network("gpt2")
-    batch = BUILDERS["clm"](sentences(6), Objective(kind="clm", length=30), PIECES, GENERATOR(1))
+    batch = BUILDERS["clm"](sentences(6), PretrainingObjective(kind="clm", length=30), PIECES, GENERATOR(1))
     labels = batch["ids"].masked_fill(batch["mask"] == 0, IGNORED)
     whole = model(input_ids=batch["ids"], attention_mask=batch["mask"], labels=labels)
     assert float(prediction_loss(model, batch)) == pytest.approx(float(whole.loss), abs=1e-5)
@@ -138,7 +140,7 @@ def test_info_nce_does_not_see_scale_and_is_zero_for_orthogonal_twins():
 
 def test_a_translation_is_no_negative_of_its_double():
     items = [(np.array([5, 6]), np.array([9])), (np.array([5, 6]), np.array([10])), (np.array([8]), np.array([11]))]
-    batch = BUILDERS["ranking"](items, Objective(kind="ranking", layer=1), PIECES, GENERATOR(0))
+    batch = BUILDERS["ranking"](items, PretrainingObjective(kind="ranking", layer=1), PIECES, GENERATOR(0))
     assert batch["same"].tolist() == [[True, True, False], [True, True, False], [False, False, True]]
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     without = [info_nce(x[[i, 2]], y[[i, 2]], 0.1) for i in (0, 1)]
@@ -148,7 +150,7 @@ def test_a_translation_is_no_negative_of_its_double():
 
 def test_padding_does_not_change_the_ranking_loss():
     model = network()
-    objective = Objective(kind="ranking", layer=2, length=30)
+    objective = PretrainingObjective(kind="ranking", layer=2, length=30)
     batch = BUILDERS["ranking"](sentences(6, sides=2), objective, PIECES, GENERATOR(0))
     padded = {"objective": 0, "same": batch["same"]} | {
         side: {
@@ -163,9 +165,12 @@ def test_padding_does_not_change_the_ranking_loss():
 
 
 def test_objectives_and_sources_are_drawn_by_their_shares():
-    objectives = [Objective(kind="mlm", share=3, batch=2), Objective(kind="ranking", share=1, batch=2, layer=1)]
-    texts = [Source([(np.array([10]),)] * 4, 0.8), Source([(np.array([20]),)] * 4, 0.2)]
-    pairs = [Source(sentences(4, sides=2), 1.0)]
+    objectives = [
+        PretrainingObjective(kind="mlm", share=3, batch=2),
+        PretrainingObjective(kind="ranking", share=1, batch=2, layer=1),
+    ]
+    texts = [TokenSource([(np.array([10]),)] * 4, 0.8), TokenSource([(np.array([20]),)] * 4, 0.2)]
+    pairs = [TokenSource(sentences(4, sides=2), 1.0)]
     batches = MixedBatches(objectives, texts, pairs, PIECES, seed=0)
     drawn = [batches(position) for position in range(800)]
     plain = [batch for batch in drawn if batch["objective"] == 0]
@@ -176,7 +181,9 @@ def test_objectives_and_sources_are_drawn_by_their_shares():
 
 def test_a_batch_is_a_function_of_its_position():
     def source():
-        return MixedBatches([Objective(kind="mlm", batch=3)], [Source(sentences(20), 1.0)], [], PIECES, seed=4)
+        return MixedBatches(
+            [PretrainingObjective(kind="mlm", batch=3)], [TokenSource(sentences(20), 1.0)], [], PIECES, seed=4
+        )
 
     first, second = source(), source()
     later = {position: first(position) for position in range(12)}
@@ -191,7 +198,7 @@ def test_perplexity_of_an_even_guess_is_the_size_of_the_vocabulary():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert perplexity(model, sentences(70), Objective(kind="mlm"), PIECES, 0) == pytest.approx(60, rel=1e-5)
+    assert perplexity(model, sentences(70), PretrainingObjective(kind="mlm"), PIECES, 0) == pytest.approx(60, rel=1e-5)
 
 
 def test_retrieval_of_equal_sentences_is_perfect_and_of_unrelated_ones_near_chance():

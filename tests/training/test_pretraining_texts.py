@@ -9,8 +9,17 @@ import yaml
 from pretraining_runs import write_world
 
 from residuum.errors import CorpusError, SettingError
-from residuum.training.pretraining_settings import checked_config, read_config
+from residuum.settings import read_record
 from residuum.training.pretraining_texts import read_texts, shares, train_tokenizer
+from residuum.training.settings import PretrainSettings
+
+
+def checked_config(values):
+    return PretrainSettings(**values, out="out")
+
+
+def read_config(path):
+    return read_record(PretrainSettings, path, out="out")
 
 
 @pytest.fixture
@@ -108,24 +117,34 @@ def test_the_sample_grammar_can_be_a_source(world):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"objective": []}, "objective: Extra inputs.*Known keys: name, seed, text"),
-        ({"network": {"architecture": "elmo"}}, "network.architecture: .*'xlm-roberta', 'bert' or 'gpt2'.*'elmo'"),
+        (
+            {"network": {"architecture": "elmo"}},
+            "network: architecture is 'elmo'; expected one of xlm-roberta",
+        ),
         ({"network": {"hidden": 10, "heads": 3}}, "hidden 10 is not a multiple of heads 3"),
-        ({"network": {"depth": 3}}, "network.depth: .*Known keys: architecture, layers"),
-        ({"objectives": []}, "objectives: .*at least 1 item"),
-        ({"objectives": [{"kind": "ranking"}]}, "a layer belongs to ranking"),
+        ({"network": {"dropuot": 0}}, "network: .* has no setting 'dropuot'; did you mean 'dropout'"),
+        ({"objectives": []}, "objectives is not set; write the settings into a YAML file"),
+        ({"objectives": [{"kind": "ranking"}]}, "objectives: kind is ranking and layer is None; ranking needs a layer"),
         ({"objectives": [{"kind": "ranking", "layer": 9}]}, r"objectives.0: layer 9 does not exist; there are 0–2"),
         ({"objectives": [{"kind": "clm"}]}, "clm does not fit the architecture xlm-roberta"),
-        ({"objectives": [{"kind": "mlm", "length": 49}]}, "length 49 is beyond the window of 48"),
-        ({"objectives": [{"kind": "tlm", "length": 9}], "pairs": []}, "tlm needs translations; give pairs"),
-        ({"pairs": [{"languages": ["tr", "en"]}]}, "give exactly one of files, table, sample"),
-        ({"training": {"steps": 1, "speed": 2}}, "training: .*'speed' is not known; choose from steps, epochs"),
-        ({"training": {"steps": 1, "schedule": "up"}}, "schedule is 'up'; choose one of linear, cosine, constant"),
+        ({"objectives": [{"kind": "mlm", "length": 49}]}, "length 49 exceeds the window of 48"),
+        ({"objectives": [{"kind": "tlm", "length": 9}], "pairs": []}, "tlm needs translations; pass pairs"),
+        ({"pairs": [{"languages": ["tr", "en"]}]}, "pass exactly one of files, table, sample"),
+        ({"training": {"steps": 1, "speed": 2}}, "training has no setting 'speed'"),
+        ({"training": {"steps": 1, "schedule": "up"}}, "schedule is 'up'; expected one of linear, cosine, constant"),
+        ({"training": {"steps": 1, "seed": 3}}, "training: seed belongs elsewhere; set seed instead"),
+        ({"training": {}}, "steps is None and epochs is None; pass exactly one"),
     ],
 )
 def test_wrong_settings_name_the_key_and_what_is_allowed(world, change, message):
     with pytest.raises(SettingError, match=message):
         checked_config(world | change)
+
+
+def test_an_unknown_key_of_the_file_names_the_nearest(world, tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(world | {"objective": []}))
+    with pytest.raises(SettingError, match=r"config.yaml: .* has no setting 'objective'; did you mean 'objectives'"):
+        read_config(tmp_path / "config.yaml")
 
 
 def test_a_configuration_is_read_from_yaml(world, tmp_path):

@@ -67,7 +67,7 @@ def test_an_empty_stream_is_an_error():
 
 
 def test_a_stream_cannot_be_trained_for_epochs():
-    with pytest.raises(SettingError, match="unknown length; give steps"):
+    with pytest.raises(SettingError, match="unknown length; pass steps"):
         TrainingSettings(epochs=2).total_steps(StreamBatches(lambda epoch: [1], 1).per_epoch, 1)
 
 

@@ -85,7 +85,7 @@ def test_a_parameter_that_two_modules_share_is_stepped_once(tmp_path):
 def test_a_parameter_given_twice_is_refused(tmp_path):
     task = regression()
     group = ParameterGroup(list(task.net.parameters()))
-    with pytest.raises(SettingError, match="given twice; shared parameters belong into one group"):
+    with pytest.raises(SettingError, match="given twice; list a shared parameter once, in one group"):
         task.train(tmp_path, parameters=[group, group], steps=1)
 
 
@@ -239,14 +239,14 @@ def test_bfloat16_trains_and_keeps_weights_in_float32(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "give exactly one"),
-        ({"steps": 1, "epochs": 1}, "give exactly one"),
-        ({"steps": 0}, "steps is 0; expected a number above 0"),
-        ({"steps": 1, "schedule": "square"}, "schedule is 'square'; choose one of linear, cosine, constant"),
-        ({"steps": 1, "precision": "int8"}, "choose one of float32, bfloat16, float16"),
+        ({}, "pass exactly one"),
+        ({"steps": 1, "epochs": 1}, "pass exactly one"),
+        ({"steps": 0}, "steps is 0; expected a whole number at least 1"),
+        ({"steps": 1, "schedule": "square"}, "schedule is 'square'; expected one of linear, cosine, constant"),
+        ({"steps": 1, "precision": "int8"}, "expected one of float32, bfloat16, float16"),
         ({"steps": 1, "learning_rate": float("nan")}, "learning_rate is nan"),
         ({"steps": 1, "clip": 0.0}, "clip is 0.0"),
-        ({"steps": 1, "best_score": "f1"}, "evaluate_every is not given"),
+        ({"steps": 1, "best_score": "f1"}, "evaluate_every is not set"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_with_their_name(settings, message):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from residuum.training import ShuffledBatches, StepLosses, Training, TrainingSettings, train
+from residuum.training import ShuffledBatches, StepLosses, TrainingResult, TrainingSettings, train
 
 ROWS = 64
 
@@ -43,7 +43,7 @@ class Regression:
         device: str = "auto",
         fresh: bool = False,
         **settings: Any,
-    ) -> Training:
+    ) -> TrainingResult:
         return train(
             {"net": self.net},
             self.batches,

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.activations.store import ActivationStore
-from residuum.costs import CORRELATION_BYTES, PARTITION_BYTES, Cost, Step, within
+from residuum.costs import CORRELATION_BYTES, PARTITION_BYTES, Cost, CostStep, within
 from residuum.engine import Workers, as_engine, cut_into_tasks, reduce_tasks
 from residuum.maths import clustering
 from residuum.maths.clustering import Clustering, Labels, cluster_correlation, moments_correlation
@@ -99,6 +99,6 @@ def check_room(store: ActivationStore, max_memory: int, *, slow: bool = False) -
     n_neurons = sum(store.widths)
     each = PARTITION_BYTES + CORRELATION_BYTES if slow else 16
     held = each * n_neurons**2 if slow else clustering_bytes(n_neurons, store.widths)
-    step = Step("clustering", 0.0, memory=held)
+    step = CostStep("clustering", 0.0, memory=held)
     remedy = f"Allow more ({each} bytes for each pair of neurons), or cluster fewer layers (--layers)"
     within(Cost(f"{n_neurons:,} neurons of {store.name}", (step,)), max_memory, remedy)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from residuum.activations.extraction import Extraction, GroupReading, Room, Settings
+from residuum.activations.extraction import Extraction, GroupReading, Room
 from residuum.activations.store import Shard, write_shard
 from residuum.corpus import Corpus
-from residuum.costs import Cost, Step
-from residuum.engine import Engine, Workers, as_engine
+from residuum.costs import Cost, CostStep
+from residuum.engine import Engine
 from residuum.models.alignment import Aligner
-from residuum.models.loading import Model, only_first_layers
+from residuum.models.loading import only_first_layers
 
 FIRST_WORDS = 256
 """Read to wake the machine up, and to see how many words fit the time."""
@@ -25,20 +23,12 @@ SECONDS = 4.0
 """How long the sample may take to be read."""
 
 
-def extract_cost(
-    model: Model | str | Path,
-    corpus: Corpus | str | Path,
-    *,
-    layers: str | int | Sequence[int] = "all",
-    workers: Workers = None,
-    **settings: Any,
-) -> Cost:
-    """What `extract` would take with the same settings: a few seconds of it are done, and nothing is kept."""
-    extraction, engine = Extraction.of(model, corpus, layers, Settings(**settings)), as_engine(workers)
+def extraction_cost(extraction: Extraction, engine: Engine) -> Cost:
+    """What an extraction would take: a few seconds of it are done, and nothing is kept."""
     return extraction.cost(extraction_step(extraction, engine), engine)
 
 
-def extraction_step(extraction: Extraction, engine: Engine) -> Step:
+def extraction_step(extraction: Extraction, engine: Engine) -> CostStep:
     """Reading and writing all words, by the time of a sample of sentences from all over the corpus."""
     shards = extraction.manifest().shards
     groups = list(extraction.groups(shards))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
-import time
 import zipfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -20,67 +18,62 @@ from residuum.activations.foreign import (
     FORMATS,
     HDF5,
     Foreign,
-    foreign_head,
     import_h5py,
     known_suffix,
     read_foreign,
 )
+from residuum.activations.settings import ExportSettings, ImportSettings
 from residuum.activations.store import (
     ActivationStore,
     Manifest,
-    Shard,
     StoreWriter,
     plan_shards,
     words_fingerprint,
-    write_shard,
 )
-from residuum.costs import Cost, Step, within
+from residuum.corpus import Corpus, read_corpus
+from residuum.costs import Cost, CostStep, within
 from residuum.errors import SettingError, StoreError
+from residuum.settings import command
 from residuum.storage.files import checksum, lone_file
 from residuum.storage.remote import local_path
 from residuum.storage.results import environment
 
-if TYPE_CHECKING:
-    from residuum.corpus import Corpus
-
-SHARD_WORDS = 4096
-TRIED_BYTES = 100_000_000
-"""Of activations that are read and written to know how long all take."""
 _SMALLER = "Allow more, or write it in smaller pieces (sentences, record batches; of npz words one after the other)"
 
 
-def import_activations(
-    source: str | Path,
-    out: str | Path,
-    *,
-    corpus: Corpus | None = None,
-    shard_words: int = SHARD_WORDS,
-    max_memory: int | None = None,
-    fresh: bool = False,
-) -> ActivationStore:
+@command(ImportSettings)
+def import_activations(settings: ImportSettings) -> ActivationStore:
     """Turn a NeuroX `.hdf5` or `.json`, an `.npz` or an Arrow file into a store.
 
     Give the `corpus` where the file does not tell words apart; every sentence's length is checked against it. Shards
     have about `shard_words` words, or fewer where `max_memory` bytes hold no more.
     """
-    source = _existing(source)
+    source, corpus = _existing(settings.source), settings.corpus
+    if corpus is not None and not isinstance(corpus, Corpus):
+        corpus = read_corpus(corpus, format=settings.format, split=settings.split)
     foreign = read_foreign(source)
     words = _words(foreign, corpus, source)
     longest = max(len(record["words"]) for record in words)  # which is a shard of its own where memory is short
-    least = Step("import", 0.0, memory=foreign.held + longest * _row_bytes(foreign))
-    within(Cost(_what(source, foreign), (least,)), max_memory, _SMALLER)
-    shard_words = _shard_words(foreign, shard_words, max_memory)
-    writer = StoreWriter(Path(out), _manifest(source, foreign, words, corpus, shard_words), words, fresh=fresh)
+    least = CostStep("import", 0.0, memory=foreign.held + longest * _row_bytes(foreign))
+    what = f"{source.name}: {len(foreign.layers)} layers of {foreign.hidden:,} neurons"
+    within(Cost(what, (least,)), settings.max_memory, _SMALLER)
+    shard_words = settings.shard_words
+    if settings.max_memory is not None:
+        fitting = (settings.max_memory - foreign.held) // _row_bytes(foreign)
+        shard_words = max(1, min(shard_words, fitting))
+    manifest = _manifest(source, foreign, words, corpus, shard_words)
+    writer = StoreWriter(Path(settings.out), manifest, words, fresh=settings.fresh)
     _copy(foreign, writer, [len(record["words"]) for record in words], source)
-    return ActivationStore.open(out)
+    return ActivationStore.open(settings.out)
 
 
-def export_activations(store: ActivationStore, target: str | Path) -> Path:
+@command(ExportSettings)
+def export_activations(settings: ExportSettings) -> Path:
     """Write a store as NeuroX `.hdf5` or `.json`, as `.npz` or as an Arrow file, by the target's suffix."""
-    here = local_path(target)
-    if here is None:
-        raise SettingError(f"{target} is an address; expected a file on this machine, which can be copied there.")
-    target = here
+    store = settings.store if isinstance(settings.store, ActivationStore) else ActivationStore.open(settings.store)
+    target = local_path(settings.target)
+    if target is None:
+        raise SettingError(f"{settings.target} is an address; expected a local file, which can be copied there.")
     if store.unit != "word":
         raise SettingError(f"{store.path} has a row per {store.unit}; only words can be exported.")
     writers = {
@@ -95,21 +88,6 @@ def export_activations(store: ActivationStore, target: str | Path) -> Path:
     return target
 
 
-def import_cost(source: str | Path, *, shard_words: int = SHARD_WORDS, max_memory: int | None = None) -> Cost:
-    """What `import_activations` would take: some sentences are read and written, and nothing is kept."""
-    source = _existing(source)
-    start = time.perf_counter()
-    foreign, share = foreign_head(source)
-    reading = (time.perf_counter() - start) / share
-    n_words = sum(len(words or ()) for words in foreign.words) / share
-    rows, seconds = _tried(foreign, max(1, min(TRIED_BYTES, max_memory or TRIED_BYTES) // _row_bytes(foreign)))
-    neurons = len(foreign.layers) * foreign.hidden
-    held = foreign.held + _row_bytes(foreign) * _shard_words(foreign, shard_words, max_memory)
-    n_words = n_words or max(rows, source.stat().st_size / (4 * neurons))  # HDF5 whose words only a corpus tells
-    copying = Step("activations", seconds * n_words / max(1, rows), memory=held, disk=int(4 * n_words * neurons))
-    return Cost(_what(source, foreign), (Step("words", reading), copying))
-
-
 def _existing(source: str | Path) -> Path:
     source = Path(source)
     if not source.is_file():
@@ -117,33 +95,9 @@ def _existing(source: str | Path) -> Path:
     return source
 
 
-def _what(source: Path, foreign: Foreign) -> str:
-    return f"{source.name}: {len(foreign.layers)} layers of {foreign.hidden:,} neurons"
-
-
 def _row_bytes(foreign: Foreign) -> int:
     """A word of a shard, as it waits and as it is written."""
     return 8 * len(foreign.layers) * foreign.hidden
-
-
-def _shard_words(foreign: Foreign, wanted: int, max_memory: int | None) -> int:
-    """The words of a shard: as wanted, or as many as the memory holds."""
-    if max_memory is None:
-        return wanted
-    return max(1, min(wanted, (max_memory - foreign.held) // _row_bytes(foreign)))
-
-
-def _tried(foreign: Foreign, n_rows: int) -> tuple[int, float]:
-    """How many rows of the first sentences were read and written, and how long that took."""
-    start, rows, blocks = time.perf_counter(), 0, []
-    for block in foreign.stream():
-        blocks.append(block)
-        rows += len(block)
-        if rows >= n_rows:
-            break
-    with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-        write_shard(Path(folder), 0, Shard(0, len(blocks)), _tensors(foreign, blocks, rows))
-    return rows, time.perf_counter() - start
 
 
 def _words(foreign: Foreign, corpus: Corpus | None, source: Path) -> list[dict[str, Any]]:

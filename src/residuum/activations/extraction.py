@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, reduce
 from itertools import cycle
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,8 +17,6 @@ from torch import Tensor
 from tqdm import tqdm
 
 from residuum.activations.pooling import (
-    POOLINGS,
-    POSITIONS,
     Segments,
     membership,
     pool,
@@ -28,9 +25,9 @@ from residuum.activations.pooling import (
     word_attention,
     word_segments,
 )
+from residuum.activations.settings import ExtractSettings, ReadingSettings
 from residuum.activations.store import (
     DTYPES,
-    UNITS,
     ActivationStore,
     Manifest,
     Shard,
@@ -40,11 +37,12 @@ from residuum.activations.store import (
     write_shard,
 )
 from residuum.corpus import Corpus, read_corpus
-from residuum.costs import Cost, Step, within
-from residuum.engine import Engine, Workers, as_engine, run_tasks
+from residuum.costs import Cost, CostStep, within
+from residuum.engine import Engine, as_engine, run_tasks
 from residuum.errors import DataError, ModelError, SettingError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, as_model, only_first_layers, parse_layers
+from residuum.settings import command
 from residuum.storage.remote import cache_folder, local_path, send
 from residuum.storage.results import environment
 
@@ -54,76 +52,58 @@ INSIDE = 8  # widths of a block's states that are there at once: queries, keys, 
 GROUP_SHARDS = 8  # sorted and read together at most, so that a killed run loses little
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What an extraction does; part of the store's identity."""
-
-    pooling: str = "last"
-    dtype: str = "float32"
-    unit: str = "word"
-    position: str = "auto"
-    attention: bool = False
-    batch_tokens: int = 1024
-    shard_words: int = 4096
-
-    def __post_init__(self) -> None:
-        for key, allowed in {
-            "pooling": POOLINGS,
-            "dtype": tuple(DTYPES),
-            "unit": UNITS,
-            "position": POSITIONS,
-        }.items():
-            if getattr(self, key) not in allowed:
-                raise SettingError(f"{key} {getattr(self, key)!r} is not known; choose one of {', '.join(allowed)}.")
-        for key in ("batch_tokens", "shard_words"):
-            if getattr(self, key) < 1:
-                raise SettingError(f"{key} must be at least 1, not {getattr(self, key)}.")
-        if self.attention and self.unit == "sentence":
-            raise SettingError("Attention is read word by word; it needs unit 'word'.")
-
-
-def extract(
-    model: Model | str | Path,
-    corpus: Corpus | str | Path,
-    out: str | Path,
-    *,
-    layers: str | int | Sequence[int] = "all",
-    attention: bool = False,
-    pooling: str = "last",
-    dtype: str = "float32",
-    unit: str = "word",
-    position: str = "auto",
-    batch_tokens: int = 1024,
-    shard_words: int = 4096,
-    max_loss: float = 0.0,
-    workers: Workers = None,
-    max_memory: int | None = None,
-    fresh: bool = False,
-    progress: bool = True,
-) -> ActivationStore:
+@command(ExtractSettings, estimate=lambda settings: _estimate(settings))
+def extract(settings: ExtractSettings) -> ActivationStore:
     """Write the activations of every word (or sentence) of a corpus, in corpus order, to the folder `out`.
 
     `out` may be an address such as s3://bucket/acts, where everything is sent when it is finished here. Sentences are
-    read in length-sorted batches of at most `batch_tokens` tokens. Run again, a stopped extraction goes on where it was
-    and a finished one is opened. More than the share `max_loss` of words without a representation is an error.
-    `workers` (processes, or an `Engine`) load the model themselves and compute with one thread each; any number of them
-    writes the same bytes. Without them this process reads, with all of its threads. What would hold more than
-    `max_memory` bytes is refused.
+    read in length-sorted batches of at most `batch_tokens` tokens. Run again, a stopped extraction resumes and a
+    finished one is opened. Workers load the model themselves and compute with one thread each; any number of them
+    writes the same bytes. Without them this process reads, with all of its threads.
     """
-    settings = Settings(pooling, dtype, unit, position, attention, batch_tokens, shard_words)
-    network = as_model(model, attention=attention, max_memory=max_memory)
-    extraction, engine = Extraction.of(network, corpus, layers, settings), as_engine(workers)
-    cost = extraction.cost(extraction.step(engine), engine)
-    within(cost, max_memory, "Allow more, or lower --batch-tokens, --shard-words or --workers")
-    folder = local_path(out)
-    place = cache_folder("written here", str(out)) if folder is None else folder
-    writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=fresh)
-    extraction.run(writer, engine, max_loss=max_loss, progress=progress)
+    extraction = _extraction(settings)
+    folder = local_path(settings.out)
+    place = cache_folder("written here", str(settings.out)) if folder is None else folder
+    with settings.opened_engine() as opened:
+        engine = as_engine(opened)
+        cost = extraction.cost(extraction.step(engine), engine)
+        within(cost, settings.max_memory, "Allow more, or lower --batch-tokens, --shard-words or --workers")
+        writer = StoreWriter(place, extraction.manifest(), extraction.words, fresh=settings.fresh)
+        extraction.run(writer, engine, max_loss=settings.max_loss, progress=settings.progress)
     store = ActivationStore.open(place)
     if folder is None:
-        send(place, writer.files, str(out))
-        return replace(store, address=str(out))
+        send(place, writer.files, str(settings.out))
+        return replace(store, address=str(settings.out))
     return store
+
+
+def _extraction(settings: ExtractSettings) -> Extraction:
+    model = as_model(
+        settings.model,
+        random_init=settings.random_init,
+        seed=settings.seed,
+        device=settings.device,
+        attention=settings.attention,
+        max_memory=settings.max_memory,
+    )
+    corpus = settings.corpus
+    if not isinstance(corpus, Corpus):
+        columns: dict[str, Any] = {name: _column(getattr(settings, name)) for name in ("text", "pair")}
+        corpus = read_corpus(corpus, format=settings.format, split=settings.split, limit=settings.limit, **columns)
+    reading = ReadingSettings(**settings.options(ReadingSettings))
+    return Extraction(model, corpus, parse_layers(settings.layers, model.n_layers), reading)
+
+
+def _column(name: str | None) -> str | int | None:
+    """A column's name, or its number in a file without a header."""
+    return int(name) if name is not None and name.isdecimal() else name
+
+
+def _estimate(settings: ExtractSettings) -> Cost:
+    from residuum.activations.estimates import extraction_cost
+
+    with settings.opened_engine() as engine:
+        return within(extraction_cost(_extraction(settings), as_engine(engine)), settings.max_memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,20 +113,7 @@ class Extraction:
     model: Model
     corpus: Corpus
     layers: list[int]
-    settings: Settings
-
-    @classmethod
-    def of(
-        cls,
-        model: Model | str | Path,
-        corpus: Corpus | str | Path,
-        layers: str | int | Sequence[int] = "all",
-        settings: Settings = Settings(),  # noqa: B008 - it cannot be changed
-    ) -> Extraction:
-        """Model and corpus as they are, or from where they lie."""
-        model = as_model(model, attention=settings.attention)
-        corpus = corpus if isinstance(corpus, Corpus) else read_corpus(corpus)
-        return cls(model, corpus, parse_layers(layers, model.n_layers), settings)
+    settings: ReadingSettings
 
     @cached_property
     def words(self) -> list[dict[str, Any]]:
@@ -185,7 +152,7 @@ class Extraction:
                 "words_fingerprint": words_fingerprint(self.words),
                 "skipped": dict(self.corpus.skipped),
             },
-            settings=asdict(self.settings),
+            settings=self.settings.identity(),
             layers=self.layers,
             widths=[self.model.widths[layer] for layer in self.layers],
             n_heads=self.model.n_heads if self.settings.attention else 0,
@@ -266,12 +233,12 @@ class Extraction:
             size += cost
         yield group
 
-    def cost(self, step: Step, engine: Engine) -> Cost:
+    def cost(self, step: CostStep, engine: Engine) -> Cost:
         """What a step of this extraction takes, under its name."""
         what = f"{self.model.name}: {self.corpus.n_words:,} words × {len(self.layers)} layers"
         return Cost(what, (step,), engine.width, engine.client is not None)
 
-    def step(self, engine: Engine, seconds: float = 0.0) -> Step:
+    def step(self, engine: Engine, seconds: float = 0.0) -> CostStep:
         """Reading and writing all words: tasks, disk, and what each process holds of weights, a batch, a group.
 
         This process alone has two groups, of which one is written while the other is read. Beside workers of this
@@ -279,7 +246,7 @@ class Extraction:
         """
         shards = plan_shards(self.corpus.sentences, self.settings.shard_words)
         groups = [sum(self._shard_bytes(shards[index]) for index in group) for group in self.groups(shards)]
-        return Step(
+        return CostStep(
             "extraction",
             seconds,
             len(groups),
@@ -454,7 +421,7 @@ def _words_done(alignments: list[Alignment], items: list[tuple[int, int]]) -> in
     return sum(alignments[s].n_words for s, window in items if window == 0)
 
 
-def _reduction(settings: Settings, position: str) -> str:
+def _reduction(settings: ReadingSettings, position: str) -> str:
     if settings.unit == "word":
         return settings.pooling
     return "mean" if position == "mean" else "last"

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,6 @@ MOST_GAPS = 1_000_000
 """Sentences without words beyond which a file's numbers of sentences are not believed."""
 LONGEST_LINE = 1_000_000_000
 """Characters of a line of JSON, which holds all layers of a sentence: 500 words of a large model take 300 million."""
-HEAD = 4_000_000
-"""Characters of JSON lines that tell what the others are like."""
 READ_BYTES, PARSED_BYTES = 16, 80
 """What a number takes while it is read: as raw bytes, as it was written and as float32; of JSON as text and object."""
 
@@ -60,17 +58,6 @@ def read_foreign(path: Path) -> Foreign:
     }
     with _clear_errors(path):
         return _checked(path, readers[path.suffix](path))
-
-
-def foreign_head(path: Path) -> tuple[Foreign, float]:
-    """As much of a file as tells what reading it takes, and which share of it that is: of JSON lines the first."""
-    if path.suffix != ".json":
-        return read_foreign(path), 1.0
-    with _clear_errors(path):
-        found = _checked(path, _read_json(path, HEAD))
-    with path.open("rb") as lines:
-        read = sum(map(len, islice(lines, len(found.words))))
-    return found, read / path.stat().st_size
 
 
 def _checked(path: Path, found: Foreign) -> Foreign:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from transformers.utils.logging import disable_progress_bar
 
-from residuum.activations.extraction import Extraction, GroupReading, Room, Settings
+from residuum.activations.extraction import Extraction, GroupReading, Room
+from residuum.activations.settings import ReadingSettings
 from residuum.activations.store import Shard, StoreWriter, write_shard
 from residuum.corpus import Corpus
 from residuum.errors import ModelError
@@ -26,7 +27,7 @@ class GroupTask:
     corpus: Corpus  # the sentences of the group, without labels
     first: int  # the number of its first sentence in the whole corpus
     layers: list[int]
-    settings: Settings
+    settings: ReadingSettings
     folder: Path
     shards: dict[int, Shard]  # by number; their sentences are counted in the group
     wanted: list[int]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from residuum.activations.extraction import Buffers, Extraction, Room, Settings
+from residuum.activations.extraction import Buffers, Extraction, Room
+from residuum.activations.settings import ReadingSettings
 from residuum.activations.store import Block, words_fingerprint
 from residuum.corpus import Corpus
 from residuum.models.alignment import Aligner, Alignment, Audit
@@ -30,12 +32,12 @@ class LiveActivations:
         corpus: Corpus,
         *,
         layers: str = "all",
-        pooling: str = "last",
+        pooling: Literal["last", "first", "mean", "max"] = "last",
         attention: bool = False,
         max_loss: float = 0.0,
     ) -> LiveActivations:
         """All words of a corpus in a model."""
-        settings = Settings(pooling=pooling, attention=attention)
+        settings = ReadingSettings(pooling=pooling, attention=attention)
         return cls(Extraction(model, corpus, parse_layers(layers, model.n_layers), settings), max_loss)
 
     @property

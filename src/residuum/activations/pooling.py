@@ -11,9 +11,6 @@ from torch import Tensor
 
 from residuum.models.alignment import Alignment, Window
 
-POOLINGS = ("last", "first", "mean", "max")
-POSITIONS = ("auto", "cls", "last", "mean")
-
 
 @dataclass(frozen=True)
 class Segments:

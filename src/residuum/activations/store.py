@@ -17,8 +17,10 @@ import xxhash
 from jaxtyping import Float32, Float64, Int
 from safetensors import SafetensorError, safe_open
 
+from residuum.activations.settings import VerifySettings
 from residuum.errors import OtherRunError, SettingError, StoreError
 from residuum.models.alignment import Audit
+from residuum.settings import command
 from residuum.storage.files import (
     checksum,
     clear_disk_errors,
@@ -348,6 +350,17 @@ class ActivationStore:
             faults.append(str(error))
         return faults
 
+    def renamed(self, name: str) -> ActivationStore:
+        """The same store under another model name."""
+        return replace(self, manifest=replace(self.manifest, model={**self.manifest.model, "name": name}))
+
+    def text(self) -> str:
+        """What was read, and where it is."""
+        left_out = ", ".join(f"{count:,} {what}" for what, count in self.left_out.items() if count)
+        not_read = f"; not read: {left_out}" if left_out else ""
+        size = f"{self.n_rows:,} {self.unit}s × {len(self.layers)} layers of {self.name}"
+        return f"{self.text_name}: {self.audit}{not_read}.\n{size} are in {self.address or self.path}."
+
     def __reduce__(self) -> tuple[Any, ...]:
         """A store travels to a worker as its place; one that the worker has opened before is not read again."""
         facts = (tuple(self.layers), tuple(self.widths), self.name)
@@ -495,6 +508,16 @@ def _clear_shard_errors(file: Path) -> Iterator[None]:
 def open_store(path: str | Path) -> ActivationStore:
     """Open a finished activation store."""
     return ActivationStore.open(path)
+
+
+@command(VerifySettings)
+def verify(settings: VerifySettings) -> str:
+    """Read every file of a store again and compare it with its manifest; faults are an error."""
+    store = settings.store if isinstance(settings.store, ActivationStore) else ActivationStore.open(settings.store)
+    if faults := store.verify():
+        raise StoreError("\n".join(faults))
+    place = store.address or store.path
+    return f"{place} is whole: {len(store.manifest.shards)} shards, {store.n_rows:,} {store.unit}s."
 
 
 @lru_cache(maxsize=16)

@@ -1,37 +1,40 @@
-"""`adapt`: carry a task from a source language to target languages, from student to student."""
+"""`adapt`: transfer a task from a source language to target languages, from student to student."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from residuum.adaptation.corpora import TransferCorpora
-from residuum.adaptation.few_shot import FewShot, Target, score_target
-from residuum.adaptation.files import read_transfer, transfer_task
-from residuum.adaptation.folders import saved_change
-from residuum.adaptation.settings import AdaptationSettings
+import numpy as np
+import pandas as pd
+
+from residuum.adaptation.adapted import saved_change
+from residuum.adaptation.corpora import TransferCorpora, read_transfer, transfer_task
+from residuum.adaptation.settings import AdaptSettings, TransferFiles
+from residuum.adaptation.stages import AdaptationContext, TransferTarget, learn_zero_shot, score_target
 from residuum.adaptation.strategies import Strategy, named_strategies
-from residuum.adaptation.students import Student
-from residuum.adaptation.tables import below_each_other, mean_scores, strategy_averages, strategy_table
-from residuum.adaptation.teaching import teacher_answers
-from residuum.adaptation.zero_shot import Work, learn_zero_shot
+from residuum.adaptation.students import AdaptationModel, teacher_answers
 from residuum.corpus.tasks import Task
-from residuum.errors import SettingError
+from residuum.costs import exactly
+from residuum.errors import MemoryLimitError, SettingError
+from residuum.maths.statistics import jackknife
+from residuum.models.loading import WEIGHT_BYTES, check_weights, stored_weights
+from residuum.settings import command, named_values
 from residuum.storage.results import Result, Run, finished_run, write_run
-from residuum.training.problems import Problem, problem_of
-
-if TYPE_CHECKING:
-    import pandas as pd
+from residuum.training.encoding import Problem, problem_of
 
 COMMAND = "adapt"
+KEYS = ["strategy", "language", "k", "part", "metric"]
+RANGES = dict.fromkeys(("pearson", "spearman", "matthews"), (-1.0, 1.0)) | {"mean_squared_error": (0.0, np.inf)}
+SHARE = (0.0, 1.0)  # the range of all other metrics
 
 
 @dataclass(frozen=True, eq=False)
 class Adaptation(Result):
-    """What strategies made of the students: how they score in the target languages, and where they are."""
+    """The scores of the adapted students in the target languages, and their folders."""
 
     out: Path
     run: Run
@@ -52,84 +55,137 @@ class Adaptation(Result):
         return self.run.tables["means"]
 
     def table(self, part: str = "test", k: int = 0) -> pd.DataFrame:
-        """Scores after k examples (none: zero-shot), a row a language and a column a strategy."""
+        """Scores after k examples (0: zero-shot), one row per language and one column per strategy."""
         return strategy_table(self.means, self.run.summary["metric"], part, k)
 
+    def text(self) -> str:
+        """One table per part without target examples, then one per number of them."""
+        metric = self.run.summary["metric"]
+        runs = {row["k"]: row["n"] for row in self.means.to_dict("records") if row["k"] and row["part"] == "test"}
+        tables = {f"{part} {metric}, zero-shot": self.table(part) for part in ("dev", "test")}
+        for k, n in sorted(runs.items()):
+            title = f"test {metric}, {k} examples of the target language" + (f", mean of {n} runs" if n > 1 else "")
+            tables[title] = self.table("test", k)
+        lines = [
+            f"{title}\n{table.set_index('language').T.to_string(float_format='{:.3f}'.format)}"
+            for title, table in tables.items()
+        ]
+        several = any(n > 1 for n in runs.values())
+        return "\n".join([*lines, *(["Intervals over the runs are in the table `means`."] if several else [])])
 
-def adapt(
-    source: str | Path,
-    target: str | Path | Mapping[str, str | Path] | None = None,
-    *,
-    task: str | Task,
-    out: str | Path,
-    data: TransferCorpora | str | Path,
-    language: str | Sequence[str] | None = None,
-    strategy: str | Sequence[str] = "full-target",
-    teacher: str | Path | None = None,
-    keep: str | None = None,
-    few_shot: Sequence[int] = (),
-    draws: int = 3,
-    save_few_shot: bool = False,
-    seeds: int = 1,
-    seed: int = 0,
-    settings: AdaptationSettings | None = None,
-    device: str = "auto",
-    fresh: bool = False,
-    progress: bool = True,
-    say: Callable[[str], None] | None = None,
-) -> Adaptation:
-    """Teach students a task in the source language by one or more strategies, and score them in target languages.
 
-    `target` is a student for each language ({"tr": folder}), one student for `language`, or nothing: then `source` is a
-    multilingual model that serves as both, of which `keep` may leave some layers (`top:6`, `bottom:6`, `alternate`).
-    `strategy` is a name, several, or `all`. `data` is a folder with files such as `train-en.tsv` and `dev-tr.tsv`, or
-    what `read_transfer` gave. `teacher` is a model fine-tuned on the task, whose logits the students learn too.
-    `few_shot` are numbers of target examples that what answers is tuned on afterwards, `draws` times each;
-    `seeds` is how often all is done. Every strategy has its folder in `out`.
+@command(AdaptSettings)
+def adapt(settings: AdaptSettings) -> Adaptation:
+    """Train students on a task in the source language by one or more strategies, and score them in target languages.
+
+    `target` is one student per language ({"tr": folder}), one student for `language`, or None: then `source` is a
+    multilingual model that serves as both. `data` is a folder with files such as `train-en.tsv` and `dev-tr.tsv`, or
+    what `read_transfer` returned. With a `teacher` fine-tuned on the task, students learn its logits too. `few_shot`
+    are numbers of target examples to tune on afterwards, with `draws` random samples each. Every strategy has its
+    folder in `out`.
     """
-    _check_one_process()
-    paths = target_students(source, target, language)
-    strategies = named_strategies(strategy, one_model=target is None)
-    few, settings = FewShot(tuple(few_shot), draws, save_few_shot), settings or AdaptationSettings()
-    task = transfer_task(task)
-    corpora = data if isinstance(data, TransferCorpora) else read_transfer(task, data, list(paths), seed=seed)
-    check_languages(paths, corpora, few)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError("adapt runs in one process; start it without torchrun.")
+    paths = target_students(settings)
+    one_model = settings.target is None
+    strategies = named_strategies(settings.strategy, one_model=one_model)
+    _check_memory(settings, paths, strategies)
+    task = transfer_task(settings.task)
+    corpora = _corpora(settings, task, list(paths))
     problem = problem_of(task, corpora.train)
-    group = group_of(Student(str(source), problem, keep, settings.max_length, device), paths, teacher)
-    common = {"task": task.name, "data": corpora.fingerprints(), **group.teaching, **settings.as_config()}
-    plan = {"strategies": [one.name for one in strategies], "few_shot": list(few.sizes), "draws": few.draws}
-    config = {**common, **group.identities, **plan, "seeds": seeds_from(seeds, seed)}
-    out = Path(out)
-    if run := finished_run(out, COMMAND, config, fresh=fresh):
+    source = AdaptationModel(str(settings.source), problem, settings.keep_layers, settings.max_length, settings.device)
+    group = StudentGroup.of(source, paths, settings.teacher)
+    teacher = None if group.teacher is None else group.teacher.identity
+    common = {"task": task.name, "data": corpora.fingerprints(), "teacher": teacher, **settings.training_identity()}
+    config = {
+        **settings.identity(),
+        **common,
+        "source": group.source.identity,
+        "targets": {language: student.identity for language, student in group.targets.items()},
+        "strategies": [strategy.name for strategy in strategies],
+        "seeds": list(range(settings.seed, settings.seed + settings.seeds)),
+    }
+    assert settings.out is not None  # checked by the record
+    out = Path(settings.out)
+    if run := finished_run(out, COMMAND, config, fresh=settings.fresh):
         return Adaptation(out, run)
     answers = None if group.teacher is None else teacher_answers(group.teacher, corpora.train)
-    work = Work(corpora, settings, common, answers, device, fresh, progress, say)
-    tables = _tables(work, group, strategies, few, config["seeds"], out)
+    context = AdaptationContext(corpora, settings, common, answers)
+    tables = _tables(context, group, strategies, config["seeds"], out)
     run = Run(COMMAND, config, _summary(problem, corpora, tables), tables)
     write_run(out, run)
     return Adaptation(out, run)
 
 
+def target_students(settings: AdaptSettings) -> dict[str, Any]:
+    """One student per target language."""
+    target, languages = named_values(settings.target), settings.language
+    if isinstance(target, Mapping):
+        if languages or not target:
+            raise SettingError("Target students are given by language; leave language out and name at least one.")
+        return dict(target)
+    if isinstance(target, list | tuple):
+        raise SettingError(f"target is {' and '.join(map(str, target))}; write LANGUAGE=MODEL where there are several.")
+    if not languages or (target is not None and len(languages) > 1):
+        raise SettingError(
+            f"The target languages are {', '.join(languages) or 'not given'}; expected one for a target student, or at "
+            "least one for a model that is source and target."
+        )
+    return dict.fromkeys(languages, settings.source if target is None else target)
+
+
+def _check_memory(settings: AdaptSettings, paths: Mapping[str, str | Path], strategies: Sequence[Strategy]) -> None:
+    """Refuse what cannot fit: weights of the readers, gradients and two moments of all that learns, one model read."""
+    if settings.max_memory is None:
+        return
+    students = [settings.source, *paths.values()]
+    for student in students:
+        check_weights([student], settings.max_memory)
+    largest = WEIGHT_BYTES * max(stored_weights(student) or 0 for student in students)
+    for strategy in strategies:
+        readers = 2 if strategy.reads == "joint" else 1
+        learning = 3 if strategy.family in ("full", "sparse-delta") else 0
+        needed = largest * (readers + learning + 1)
+        if needed > settings.max_memory:
+            raise MemoryLimitError(
+                f"Training by {strategy.name} needs {exactly(needed)} of memory, but --max-memory allows "
+                f"{exactly(settings.max_memory)}. Allow more, or choose a strategy that trains less."
+            )
+
+
+def _corpora(settings: AdaptSettings, task: Task, languages: list[str]) -> TransferCorpora:
+    """The data of the task, with enough of it for each language."""
+    corpora = settings.data
+    if not isinstance(corpora, TransferCorpora):
+        corpora = read_transfer(task, settings.data, languages, seed=settings.seed, **settings.options(TransferFiles))
+    for language in languages:
+        if language not in corpora.targets:
+            known = ", ".join(corpora.targets)
+            raise SettingError(f"There is no data for the target language {language}; the corpora have {known}.")
+        pool, most = corpora.targets[language].pool, max(settings.few_shot, default=0)
+        if most > len(pool):
+            raise SettingError(f"few_shot is {most}, but {pool.name} has only {len(pool):,} examples.")
+    return corpora
+
+
 @dataclass(frozen=True, eq=False)
-class Group:
-    """The source student, a target student for each language, and the teacher if there is one."""
+class StudentGroup:
+    """The source student, one target student per language, and the teacher if there is one."""
 
-    source: Student
-    targets: Mapping[str, Student]
-    teacher: Student | None
+    source: AdaptationModel
+    targets: Mapping[str, AdaptationModel]
+    teacher: AdaptationModel | None
 
-    @property
-    def identities(self) -> dict[str, Any]:
-        """What the students are, for a run's config."""
-        targets = {name: student.identity for name, student in self.targets.items()}
-        return {"source": self.source.identity, "targets": targets}
+    @classmethod
+    def of(cls, source: AdaptationModel, targets: Mapping[str, str | Path], teacher: str | Path | None) -> StudentGroup:
+        """The models of a run; the teacher keeps all its layers."""
+        return cls(
+            source,
+            {language: replace(source, path=str(path), _encoded={}) for language, path in targets.items()},
+            None if teacher is None else replace(source, path=str(teacher), keep_layers=None, _encoded={}),
+        )
 
-    @property
-    def teaching(self) -> dict[str, Any]:
-        """Who the teacher is, for a run's config."""
-        return {"teacher": None if self.teacher is None else self.teacher.identity}
-
-    def trainings(self, strategy: Strategy) -> Iterator[tuple[str, list[Student], list[str]]]:
+    def trainings(self, strategy: Strategy) -> Iterator[tuple[str, list[AdaptationModel], list[str]]]:
         """Each training of a strategy: its folder, the students that read, and the languages that it serves."""
         if strategy.for_any_target:
             yield strategy.name, [self.source], list(self.targets)
@@ -138,102 +194,87 @@ class Group:
             readers = [self.source, target] if strategy.reads == "joint" else [target]
             yield f"{strategy.name}/{language}", readers, [language]
 
-    def answering(self, strategy: Strategy, language: str) -> Student:
-        """The student that answers in a language."""
-        return self.source if strategy.evaluates_source else self.targets[language]
-
-
-def group_of(source: Student, targets: Mapping[str, str | Path], teacher: str | Path | None) -> Group:
-    """The students of a run; nothing is taken off the teacher."""
-    return Group(
-        source,
-        {language: replace(source, path=str(path), _encoded={}) for language, path in targets.items()},
-        None if teacher is None else replace(source, path=str(teacher), keep=None, _encoded={}),
-    )
-
 
 def _tables(
-    work: Work, group: Group, strategies: Sequence[Strategy], few_shot: FewShot, seeds: Sequence[int], out: Path
+    context: AdaptationContext, group: StudentGroup, strategies: Sequence[Strategy], seeds: Sequence[int], out: Path
 ) -> dict[str, pd.DataFrame]:
     """Train and score every strategy from every seed."""
     scores, curves, trainings = [], [], []
-    for strategy in strategies:
-        for name, readers, languages in group.trainings(strategy):
-            for seed in seeds:
-                folder = out / name / f"seed-{seed}"
-                served = {language: group.answering(strategy, language) for language in languages}
-                targets = {language: student.path for language, student in served.items()}
-                run = learn_zero_shot(work, strategy, readers, targets, folder, seed)
-                change = saved_change(folder, readers[0].problem)
-                labels = {"strategy": strategy.name, "language": ",".join(languages), "seed": seed}
-                trainings.append({**labels, **run.summary, "folder": str(folder.relative_to(out))})
-                curves.append((labels, run.tables["curves"]))
-                for language, student in served.items():
-                    target = Target(language, strategy, student, work.corpora.targets[language], change, run.config)
-                    found = score_target(work, target, few_shot, folder / "scores" / language, seed)
-                    scores.append(({**labels, "language": language}, found))
-    import pandas as pd
-
-    every = below_each_other(scores)
+    jobs = [(strategy, *training) for strategy in strategies for training in group.trainings(strategy)]
+    for strategy, name, readers, languages in jobs:
+        for seed in seeds:
+            folder = out / name / f"seed-{seed}"
+            served = {
+                language: group.source if strategy.evaluates_source else group.targets[language]
+                for language in languages
+            }
+            targets = {language: student.path for language, student in served.items()}
+            run = learn_zero_shot(context, strategy, readers, targets, folder, seed)
+            change = saved_change(folder, readers[0].problem)
+            labels = {"strategy": strategy.name, "language": ",".join(languages), "seed": seed}
+            trainings.append({**labels, **run.summary, "folder": str(folder.relative_to(out))})
+            curves.append(_labelled(labels, run.tables["curves"]))
+            for language, student in served.items():
+                parts = context.corpora.targets[language]
+                target = TransferTarget(language, strategy, student, parts, change, run.config)
+                table = score_target(context, target, folder / "scores" / language, seed)
+                scores.append(_labelled({**labels, "language": language}, table))
+    every = pd.concat(scores, ignore_index=True)
     return {
         "scores": every,
         "means": mean_scores(every),
         "trainings": pd.DataFrame(trainings),
-        "curves": below_each_other(curves),
+        "curves": pd.concat(curves, ignore_index=True),
     }
+
+
+def _labelled(labels: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({**labels, **{str(name): table[name] for name in table.columns}})
 
 
 def _summary(problem: Problem, corpora: TransferCorpora, tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
-    metric, means = problem.metrics[0], tables["means"]
-    sizes = {
-        language: {"dev": len(parts.dev), "test": len(parts.test), "few-shot pool": len(parts.pool)}
-        for language, parts in corpora.targets.items()
-    }
+    metric = problem.metrics[0]
+    averages = {}
+    for part in ("dev", "test"):  # the last row of each table is the average over languages
+        table = strategy_table(tables["means"], metric, part).set_index("language")
+        averages[f"{part} {metric}"] = {str(name): float(table[name].iloc[-1]) for name in table.columns}
     return {
         "task": problem.task.name,
         "kind": problem.kind,
         "metric": metric,
-        **{f"{part} {metric}": strategy_averages(means, metric, part) for part in ("dev", "test")},
+        **averages,
         "training examples": len(corpora.train),
-        "target examples": sizes,
+        "target examples": {
+            language: {"dev": len(parts.dev), "test": len(parts.test), "few-shot pool": len(parts.pool)}
+            for language, parts in corpora.targets.items()
+        },
         "notes": list(corpora.notes),
         "seconds": round(sum(tables["trainings"]["seconds"].tolist()), 3),
     }
 
 
-def target_students(
-    source: str | Path, target: str | Path | Mapping[str, str | Path] | None, language: str | Sequence[str] | None
-) -> dict[str, str | Path]:
-    """A student for each target language."""
-    if isinstance(target, Mapping):
-        if language is not None or not target:
-            raise SettingError("Target students are given by language; leave language out and name at least one.")
-        return dict(target)
-    languages = [language] if isinstance(language, str) else list(language or ())
-    if not languages or (target is not None and len(languages) > 1):
-        raise SettingError(
-            f"The target languages are {', '.join(languages) or 'not given'}; expected one for a target student, or at "
-            "least one for a model that is source and target."
-        )
-    return dict.fromkeys(languages, source if target is None else target)
+def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """strategy, language, k, part, metric, value, low, high, n: the mean over seeds and draws.
+
+    The interval is Student's, 95 %, clipped to the metric's range. Draws of one seed share its first stage, so with one
+    seed it shows the effect of the few examples, not that of the seed. A single value has no interval.
+    """
+    rows = []
+    for _, group in scores.groupby(KEYS, sort=False):
+        values, keys = group["value"].to_numpy(dtype=float), group.iloc[0][KEYS].to_dict()
+        n, mean = len(values), float(values.mean())
+        left_out = (values.sum() - values) / (n - 1) if n > 1 else values[:0]
+        interval = jackknife(np.asarray(mean), left_out)
+        low, high = np.clip([interval.low, interval.high], *RANGES.get(keys["metric"], SHARE))
+        rows.append({**keys, "value": mean, "low": float(low), "high": float(high), "n": n})
+    return pd.DataFrame(rows)
 
 
-def check_languages(paths: Mapping[str, Any], corpora: TransferCorpora, few_shot: FewShot) -> None:
-    """Raise an error unless there is data for each language, and enough of it for few-shot training."""
-    if missing := [language for language in paths if language not in corpora.targets]:
-        there = ", ".join(corpora.targets)
-        raise SettingError(f"There is no data for the target language {missing[0]}; the corpora have {there}.")
-    for language in paths:
-        few_shot.check_pool(corpora.targets[language].pool)
-
-
-def seeds_from(count: int, first: int) -> list[int]:
-    """So many seeds from the first on."""
-    if count < 1 or first < 0:
-        raise SettingError(f"{count} seeds from {first} on; expected at least one, from 0 on.")
-    return list(range(first, first + count))
-
-
-def _check_one_process() -> None:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingError("adapt runs in one process; start it without torchrun.")
+def strategy_table(means: pd.DataFrame, metric: str, part: str, k: int = 0) -> pd.DataFrame:
+    """Scores after k examples, one row per language (and their average), one column per strategy."""
+    chosen = means.loc[(means["metric"] == metric) & (means["part"] == part) & (means["k"] == k)]
+    table = chosen.pivot(index="language", columns="strategy", values="value")
+    table = table.loc[list(dict.fromkeys(chosen["language"])), list(dict.fromkeys(chosen["strategy"]))]
+    if len(table) > 1:
+        table.loc["average"] = table.mean(axis=0)
+    return table.reset_index().rename_axis(columns=None)

@@ -1,20 +1,22 @@
-"""What a strategy changed of a network, as tensors that are saved, put into a network and taken out again."""
+"""What strategies add to a network and what they change of it: tensors that are put in, taken out again, and saved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 
-from residuum.adaptation.adapters import Adapters
-from residuum.adaptation.parts import new_blocks
-from residuum.errors import ModelError, StoreError
+from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models.loading import find_blocks, probe_batch
 from residuum.models.surgery import add_layers, keep_layers, layer_count
 from residuum.storage.tensors import read_tensors, write_tensors
 
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Tensors = Mapping[str, Tensor]
-FILE = "change.safetensors"
+CHANGE_FILE = "change.safetensors"
 _PARTS = ("values", "added", "adapters", "layers")
+DEVIATION = 0.02  # of the initial weights: an adapter starts close to zero
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Only what differs from a student: parameters with new values, differences to add, adapters, layers on top."""
+    """The difference to a student: parameters with new values, differences to add, adapters, layers on top."""
 
     values: Tensors = field(default_factory=dict)  # by the parameter's name
     added: Tensors = field(default_factory=dict)  # by the parameter's name
@@ -37,12 +40,12 @@ class Change:
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers it holds."""
+        """The number of values it holds."""
         return sum(tensor.numel() for part in _PARTS for tensor in getattr(self, part).values())
 
 
 class Applied:
-    """A network with a change in it; `remove` gives back the network that it was, to the last bit."""
+    """A network with a change in it; `remove` restores the network bit for bit."""
 
     def __init__(self, network: PreTrainedModel, change: Change) -> None:
         self.network = network
@@ -52,7 +55,14 @@ class Applied:
         self.layers = nn.ModuleList()
         self._before: dict[str, Tensor] = {}
         self._handles: list[RemovableHandle] = []
-        _check_fits(network, change)
+        parameters = dict(network.named_parameters())
+        for name, tensor in {**change.values, **change.added}.items():
+            shape = tuple(parameters[name].shape) if name in parameters else None
+            if shape != tuple(tensor.shape):
+                raise ModelError(
+                    f"The change is of a parameter {name} of shape {tuple(tensor.shape)}; {type(network).__name__} has "
+                    f"{'none of that name' if shape is None else f'shape {shape}'}. Use a student of the same shape."
+                )
         try:
             self._put_in(change)
         except BaseException:
@@ -61,7 +71,7 @@ class Applied:
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """All that the network now runs, by name."""
+        """All modules that the network now runs, by name."""
         parts: dict[str, nn.Module] = {"model": self.network}
         return parts if self.adapters is None else {**parts, "adapters": self.adapters}
 
@@ -72,7 +82,7 @@ class Applied:
         return [*touched, *self.layers.parameters(), *(self.adapters.parameters() if self.adapters else ())]
 
     def current(self) -> Change:
-        """The change as it is now, after the network has learnt further: all of it as values."""
+        """The change after further training, all of it as values."""
         return Change(
             values={name: _copy(self.network.get_parameter(name)) for name in self.names},
             adapters={} if self.adapters is None else tensors_of(self.adapters),
@@ -100,7 +110,8 @@ class Applied:
                 else:
                     parameter.add_(change.added[name].to(device))
         if change.layers:
-            self.layers = new_blocks(self.network, _count(change.layers), seed=0).to(device)
+            count = 1 + max(int(name.partition(".")[0]) for name in change.layers)
+            self.layers = new_blocks(self.network, count, seed=0).to(device)
             self.layers.load_state_dict(dict(change.layers))
             add_layers(self.network, list(self.layers))
         if change.adapters:
@@ -110,17 +121,17 @@ class Applied:
 
 @contextmanager
 def applied(network: PreTrainedModel, change: Change) -> Iterator[Applied]:
-    """A network with a change in it inside this context, and as it was after it."""
-    there = Applied(network, change)
+    """A context in which a network has a change in it."""
+    change_in = Applied(network, change)
     try:
-        yield there
+        yield change_in
     finally:
-        there.remove()
+        change_in.remove()
 
 
 def save_change(folder: str | Path, change: Change) -> Path:
     """Write a change, whole or not at all."""
-    path = Path(folder) / FILE
+    path = Path(folder) / CHANGE_FILE
     tensors = {f"{part}.{name}": t.contiguous() for part in _PARTS for name, t in getattr(change, part).items()}
     write_tensors(path, tensors)
     return path
@@ -128,9 +139,9 @@ def save_change(folder: str | Path, change: Change) -> Path:
 
 def read_change(folder: str | Path) -> Change:
     """Read what `save_change` wrote."""
-    path = Path(folder) / FILE
+    path = Path(folder) / CHANGE_FILE
     if not path.exists():
-        raise StoreError(f"{folder} holds no {FILE}; give the folder of a strategy that `residuum adapt` wrote.")
+        raise StoreError(f"{folder} holds no {CHANGE_FILE}; give the folder of a strategy that `residuum adapt` wrote.")
     tensors = read_tensors(path, "pt", remedy="Run `residuum adapt` again with --fresh.")
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
     for key, tensor in tensors.items():
@@ -159,16 +170,106 @@ def _copy(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().clone()
 
 
-def _count(layers: Tensors) -> int:
-    return 1 + max(int(name.partition(".")[0]) for name in layers)
+class Adapter(nn.Module):
+    """A(x) = U·relu(D·x + d) + u with a bottleneck: D is narrow × hidden, U hidden × narrow (Houlsby et al., 2019)."""
+
+    def __init__(self, hidden: int, narrow: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(hidden, narrow), nn.Linear(narrow, hidden)
+        with torch.no_grad():
+            for part in (self.down, self.up):
+                part.weight.copy_(torch.randn(part.weight.shape, generator=generator) * DEVIATION)
+                part.bias.zero_()
+
+    def forward(self, states: Float[Tensor, "*token hidden"]) -> Float[Tensor, "*token hidden"]:
+        """The vectors that are added to the states."""
+        return self.up(functional.relu(self.down(states)))
 
 
-def _check_fits(network: PreTrainedModel, change: Change) -> None:
-    there = dict(network.named_parameters())
-    for name, tensor in {**change.values, **change.added}.items():
-        found = tuple(there[name].shape) if name in there else None
-        if found != tuple(tensor.shape):
-            raise ModelError(
-                f"The change is of a parameter {name} of shape {tuple(tensor.shape)}; {type(network).__name__} has "
-                f"{'none of that name' if found is None else f'shape {found}'}. Give a student of the same shape."
+class Adapters(nn.Module):
+    """One adapter per block. The same adapters can hang in several networks, which keep their own parameters.
+
+    A block that ends in LN(z), z = feed-forward + residual, ends in LN(z + A(LN(z))) with an adapter: the placement
+    that Pfeiffer et al. (2021) chose, with the block's norm before and after.
+    """
+
+    def __init__(self, blocks: int, hidden: int, reduction: int, seed: int = 0) -> None:
+        super().__init__()
+        if not 1 <= reduction <= hidden:
+            raise SettingError(
+                f"reduction is {reduction}; expected a number from 1 to the {hidden} neurons of a layer."
             )
+        generator = torch.Generator().manual_seed(seed)
+        self.blocks = nn.ModuleList([Adapter(hidden, hidden // reduction, generator) for _ in range(blocks)])
+
+    def hang_in(self, network: PreTrainedModel) -> list[RemovableHandle]:
+        """Hang the adapters into a network; removing the handles restores it."""
+        norms = closing_norms(network)
+        shapes = [tuple(norm.normalized_shape) for norm in norms]
+        if shapes != [(adapter.down.in_features,) for adapter in self.blocks]:  # pyright: ignore[reportAttributeAccessIssue]
+            raise ModelError(
+                f"There are adapters for {len(self.blocks)} blocks, but {type(network).__name__} has {len(norms)} of "
+                f"width {shapes[0][0]}; give students of the same shape."
+            )
+
+        def hook_of(adapter: nn.Module) -> Any:
+            def hook(norm: nn.LayerNorm, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+                changed = args[0] + adapter(output)
+                return functional.layer_norm(changed, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+            return hook
+
+        return [norm.register_forward_hook(hook_of(part)) for norm, part in zip(norms, self.blocks, strict=True)]
+
+
+def closing_norms(network: PreTrainedModel) -> Sequence[nn.LayerNorm]:
+    """The norm that each block ends with: the one whose output in a forward pass is the block's."""
+    base: Any = network.base_model
+    blocks = find_blocks(base)[2]
+    if blocks is None:
+        raise ModelError(f"{type(network).__name__} runs one block again and again; adapters need one block per layer.")
+    outputs: dict[nn.Module, Tensor] = {}
+
+    def keep(part: nn.Module, _: object, output: Any) -> None:
+        outputs[part] = output if isinstance(output, Tensor) else output[0]
+
+    inside = [[part for part in block.modules() if isinstance(part, nn.LayerNorm)] for block in blocks]
+    watched = [*blocks, *(norm for norms in inside for norm in norms)]
+    hooks = [part.register_forward_hook(keep) for part in watched]
+    try:
+        with torch.no_grad():
+            base(**probe_batch(base))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    closing = [
+        norm for block, norms in zip(blocks, inside, strict=True) for norm in norms if outputs[norm] is outputs[block]
+    ]
+    if len(closing) < len(blocks):
+        raise ModelError(
+            f"The blocks of {type(network).__name__} do not end with a norm, so Pfeiffer adapters have no place; "
+            "choose another strategy or a model in the manner of BERT."
+        )
+    return closing
+
+
+def new_blocks(network: PreTrainedModel, count: int, seed: int) -> nn.ModuleList:
+    """Blocks like those of a network with fresh weights: matrices from N(0, σ²) with its σ, no bias, plain norms."""
+    blocks = find_blocks(network.base_model)[2]
+    if blocks is None:
+        raise ModelError(f"{type(network).__name__} runs one block repeatedly; no other can be put on top.")
+    generator = torch.Generator().manual_seed(seed)
+    deviation = getattr(network.config, "initializer_range", 0.02)
+    fresh = nn.ModuleList([copy.deepcopy(blocks[-1]) for _ in range(count)])
+    with torch.no_grad():
+        for part in fresh.modules():
+            for name, parameter in part.named_parameters(recurse=False):
+                if not isinstance(part, nn.Linear | nn.LayerNorm):
+                    raise ModelError(f"New layers cannot be initialised: {type(part).__name__} is not known.")
+                if name == "bias":
+                    parameter.zero_()
+                elif isinstance(part, nn.LayerNorm):
+                    parameter.fill_(1.0)
+                else:
+                    parameter.copy_(torch.randn(parameter.shape, generator=generator) * deviation)
+    return fresh.requires_grad_(True)

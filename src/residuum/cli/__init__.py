@@ -1,4 +1,4 @@
-"""The command line: one function a command, each a thin call of the Python function of the same name.
+"""The command line: one command per settings record, each a call of the Python function of the same name.
 
 Nothing heavy is imported before a command runs, so that `residuum --help` answers at once.
 """
@@ -9,17 +9,42 @@ import os
 import re
 import signal
 import sys
+from typing import Annotated
 
-from residuum.cli.app import app
+import typer
+
+from residuum import __version__
+from residuum.cli.commands import COMMANDS, LANGUAGES, QUESTIONS
+from residuum.cli.generated import QuestionGroup, add_command
 from residuum.errors import ResiduumError
 
-# isort: off
-# Each adds its commands to the app, in the order of the help.
-from residuum.cli import activations, comparison, probing, neurons  # noqa: F401
-from residuum.cli import shrinking, training, distilling, adapting, evaluation, studies, reporting  # noqa: F401
-# isort: on
-
 __all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="residuum",
+    cls=QuestionGroup,
+    help="Find what a transformer repeats, and keep only what it needs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+evaluate_app = typer.Typer(
+    help="Measure how well models align languages, or predict text.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(evaluate_app, name="evaluate", rich_help_panel=LANGUAGES)
+for _entry in sorted(COMMANDS, key=lambda entry: QUESTIONS.index(entry.question)):
+    add_command(evaluate_app if _entry.name.startswith("evaluate ") else app, _entry)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"residuum {__version__}")
+        raise typer.Exit
 
 
 _OUT_OF_MEMORY = "Out of memory. Allow less at once (--max-memory, --layers, --batch-size), or give it less (--limit)."
@@ -50,6 +75,8 @@ def main() -> None:
         if not re.search(r"can't allocate memory|out of memory", str(error)):  # as torch says it
             raise
         _fail(_OUT_OF_MEMORY)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
 
 
 def _check_words(words: list[str]) -> None:

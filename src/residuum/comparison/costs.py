@@ -1,25 +1,38 @@
-"""What a comparison will take, by what its first words take."""
+"""What a comparison will take: time by what its first words take, and bytes by counting."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from residuum.comparison.estimates import Plan
-from residuum.comparison.memory import array_bytes, attention_bytes, side_bytes
-from residuum.comparison.passes import PIECE_WORDS, Group, frequent_types, group_attention, group_side, read_pieces
-from residuum.costs import Cost, Step, array_step, evaluation_step, moments_step
-from residuum.engine import MOST_TASKS
+from residuum.comparison.estimates import ComparisonPlan
+from residuum.comparison.passes import (
+    PIECE_WORDS,
+    SentenceGroup,
+    frequent_types,
+    group_attention,
+    group_side,
+    read_pieces,
+)
+from residuum.costs import Cost, CostStep, quickest, within
+from residuum.engine import MOST_TASKS, Engine, tree_height
 from residuum.maths.layer_blocks import scatter_bytes
+from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
+from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
+FLOAT32, FLOAT64 = 4, 8
 FIRST_WORDS = 4 * PIECE_WORDS
 """Words that are read to measure the speed of reading."""
+SCATTER = 1 << 27
+"""Bytes of sums that the speed of summing is measured with, at most: more than a cache holds."""
+MORE = 3
+"""Chunks of words that are summed besides a first one."""
 
 
-def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
+def comparison_cost(plan: ComparisonPlan, times: float = 1.0) -> Cost:
     """Reading, sums and measures of a comparison, step by step; of a text `times` as long as what is at hand."""
     words = round(times * sum(group.words for group in plan.groups))
     tasks = min(round(times * sum(map(len, plan.parts))), len(plan.groups) * MOST_TASKS)
@@ -37,13 +50,13 @@ def comparison_cost(plan: Plan, times: float = 1.0) -> Cost:
     return Cost(what, tuple(steps), plan.engine.width, plan.engine.client is not None)
 
 
-def _side(plan: Plan, words: int, tasks: int) -> Step:
+def _side(plan: ComparisonPlan, words: int, tasks: int) -> CostStep:
     types = frequent_types(plan.sources[0].sentences) if plan.sources[0].unit == "word" else {}
     seconds = _per_word(plan, lambda group: group_side(plan.sources, group, types, np.zeros(0, np.int64)))
-    return Step("contexts and sample", seconds * words, _tasks(plan, tasks), memory=side_bytes(plan))
+    return CostStep("contexts and sample", seconds * words, _tasks(plan, tasks), memory=side_bytes(plan))
 
 
-def _moments(plan: Plan, words: int, tasks: int, replicates: int) -> list[Step]:
+def _moments(plan: ComparisonPlan, words: int, tasks: int, replicates: int) -> list[CostStep]:
     """One step for all passes: each reads the words again, and all together multiply each pair of layers once."""
     passes = plan.passes()
     reading = _per_word(plan, lambda group: [None for _ in read_pieces(plan.sources, group)])
@@ -55,29 +68,139 @@ def _moments(plan: Plan, words: int, tasks: int, replicates: int) -> list[Step]:
     measures = evaluation_step(
         plan.widths, plan.of("moments"), replicates, plan.engine, **plan.options_for(plan.of("moments"))
     )
-    return [Step(name, seconds, sums.tasks, memory=times**2 * largest), measures]
+    return [CostStep(name, seconds, sums.tasks, memory=times**2 * largest), measures]
 
 
-def _attention(plan: Plan, words: int, tasks: int) -> Step:
+def _attention(plan: ComparisonPlan, words: int, tasks: int) -> CostStep:
     measures = [*plan.of("attention"), *plan.of("attention moments")]
     seconds = _per_word(plan, lambda group: group_attention(plan.sources, group, measures))
-    return Step("attention", seconds * words, _tasks(plan, tasks), memory=attention_bytes(plan))
+    return CostStep("attention", seconds * words, _tasks(plan, tasks), memory=attention_bytes(plan))
 
 
-def _tasks(plan: Plan, tasks: int) -> int:
+def _tasks(plan: ComparisonPlan, tasks: int) -> int:
     return 1 if plan.readers.alone else tasks
 
 
-def _per_word(plan: Plan, read: Callable[[Group], object]) -> float:
+def _per_word(plan: ComparisonPlan, read: Callable[[SentenceGroup], object]) -> float:
     """Seconds a word of a pass, by its first words; they are read once before, so that files are open and checked."""
     stop, words = 0, 0
     for sentence in plan.sources[0].sentences:
         stop, words = stop + 1, words + (len(sentence) if plan.sources[0].unit == "word" else 1)
         if words >= FIRST_WORDS:
             break
-    group = Group(0, 0, stop, words)
+    group = SentenceGroup(0, 0, stop, words)
     with threadpool_limits(plan.readers.threads):
         read(group)
         start = time.perf_counter()
         read(group)
         return (time.perf_counter() - start) / max(1, words)
+
+
+def check_memory(plan: ComparisonPlan) -> None:
+    """Refuse a comparison of which a part that cannot be cut holds more than is allowed."""
+    if plan.max_memory is None:
+        return
+    steps = [CostStep("contexts and sample", 0.0, tasks=plan.readers.workers, memory=side_bytes(plan))]
+    steps += [CostStep(measure, 0.0, memory=array_bytes(plan)) for measure in plan.of("arrays")]
+    if plan.has_attention:
+        steps.append(CostStep("attention", 0.0, tasks=plan.readers.workers, memory=attention_bytes(plan)))
+    words, readers = sum(group.words for group in plan.groups), plan.readers
+    what = f"{words:,} {plan.sources[0].unit}s × {len(plan.widths)} layers"
+    cost = Cost(what, tuple(steps), readers.workers, elsewhere=readers.client is not None)
+    within(cost, plan.max_memory, "Allow more, use fewer workers or layers, lower --sample, or leave the measure out")
+
+
+def side_bytes(plan: ComparisonPlan) -> int:
+    """Sums of the frequent words, in all that holds them at once, and the rows of the sample that were met so far."""
+    types = len(frequent_types(plan.sources[0].sentences)) if plan.sources[0].unit == "word" else 0
+    # All groups so far, this one, what is being merged of it, and the accumulator beside its result.
+    copies = 4 + tree_height(max(map(len, plan.parts)))
+    sampled = plan.sampled_words * sum(plan.widths) * FLOAT32
+    piece = PIECE_WORDS * (sum(plan.widths) * FLOAT32 + max(plan.widths) * 2 * FLOAT64)
+    return copies * types * sum(plan.widths) * FLOAT64 + 2 * sampled + piece
+
+
+def array_bytes(plan: ComparisonPlan) -> int:
+    """The sample, the sample without a group, and twice a number for each pair of its words in all layers."""
+    layers, words = len(plan.widths), plan.sampled_words
+    times = 2 if plan.null else 1  # the same words in another order stand beside them
+    rows = words * sum(plan.widths) * FLOAT32
+    return (1 + times) * rows + (2 * times * layers + 3) * words**2 * FLOAT64
+
+
+def attention_bytes(plan: ComparisonPlan) -> int:
+    """Weights of the sentences that are read at once, those of the longest in some copies, and sums of all heads."""
+    heads = sum(source.n_heads for source in plan.sources for layer in source.layers if layer > 0)
+    longest = max(map(len, plan.sources[0].sentences))
+    read = max(longest, PIECE_WORDS) * longest * heads * FLOAT32
+    measures = len(plan.of("attention")) + 1  # one more for the moments
+    groups = len(plan.groups) + 2 if plan.intervals else 2
+    return read + 4 * longest**2 * heads * FLOAT64 + groups * measures * heads**2 * FLOAT64
+
+
+def moments_step(
+    name: str, widths: Sequence[int], words: int, tasks: int, engine: Engine, products: str = "float64"
+) -> CostStep:
+    """Second moments of all pairs of layers, by those of as many layers as `SCATTER` allows.
+
+    Each task begins and ends its sums, and each chunk of words is added to them; both grow with the pairs of neurons.
+    `name` is what the step is called.
+    """
+    width, area = max(1, round(float(np.mean(widths)))), scatter_bytes(widths)
+    few = next(n for n in range(len(widths), 0, -1) if n == 1 or scatter_bytes([width] * n) <= SCATTER)
+    with threadpool_limits(engine.threads):
+        _summing([width] * few, 1, products)  # wakes the machine up
+        one, more = (quickest(lambda n=n: _summing([width] * few, n, products), 2) for n in (1, 1 + MORE))
+    per_chunk = max(more - one, 0.0) / MORE
+    per_task = max(one - per_chunk, 0.0)
+    seconds = (words / CHUNK * per_chunk + tasks * per_task) * area / scatter_bytes([width] * few)
+    return CostStep(name, seconds, tasks, memory=area + 8 * CHUNK * sum(widths))
+
+
+def evaluation_step(
+    widths: Sequence[int], measures: Sequence[str], replicates: int, engine: Engine, **options: object
+) -> CostStep:
+    """Measures of all pairs of layers for each replicate: a layers + b layers², and taking a group's moments away."""
+    width = max(1, round(float(np.mean(widths))))
+    with threadpool_limits(engine.threads):
+        few = {n: _random_moments([width] * n) for n in (1, 3)}
+        one, three = (quickest(lambda m=m: similarity_matrices(m, measures, **options)) for m in few.values())
+        away = quickest(lambda: merge(few[3], few[3])) / scatter_bytes([width] * 3)
+    per_pair = max(three - 3 * one, 0.0) / 6
+    per_layer = max(one - per_pair, 0.0)
+    n, held = len(widths), scatter_bytes(widths)
+    seconds = replicates * (per_layer * n + per_pair * n**2 + away * held)
+    return CostStep("measures", seconds, replicates, memory=3 * held, disk=replicates * held)
+
+
+def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int, memory: int) -> CostStep:
+    """A measure of the sampled words themselves, which one process takes for each replicate."""
+    width = max(1, round(float(np.mean(widths))))
+    rng = np.random.default_rng(0)
+    layers = [rng.standard_normal((sample, width), dtype=np.float32) for _ in range(3)]
+    one, three = (quickest(lambda n=n: array_similarity_matrix(layers[:n], measure), 1) for n in (1, 3))
+    per_pair = max(three - 3 * one, 0.0) / 6
+    per_layer = max(one - per_pair, 0.0)
+    n = len(widths)
+    return CostStep(measure, replicates * (per_layer * n + per_pair * n**2), memory=memory)
+
+
+def _summing(widths: Sequence[int], chunks: int, products: str) -> None:
+    """What a task does with so many chunks of words."""
+    accumulator = MomentsAccumulator(widths, products=products)
+    layers = list(_random_layers(widths))
+    for _ in range(chunks):
+        accumulator.update(layers)
+    accumulator.result()
+
+
+def _random_moments(widths: Sequence[int]) -> Moments:
+    accumulator = MomentsAccumulator(widths)
+    for seed in range(-(-3 * max(widths) // CHUNK)):  # more words than neurons, as real text has
+        accumulator.update(list(_random_layers(widths, seed)))
+    return accumulator.result()
+
+
+def _random_layers(widths: Sequence[int], seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((CHUNK, width), dtype=np.float32) for width in widths]

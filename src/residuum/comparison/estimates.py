@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from residuum.comparison.passes import (
     Activations,
     AttentionPass,
-    Group,
+    SentenceGroup,
     frequent_types,
     group_attention,
     group_moments,
@@ -44,7 +44,7 @@ Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class LayerEstimate:
     """A quantity over layers (a matrix or a curve), without each group in turn, and under the null."""
 
     value: Float[np.ndarray, "*shape"]
@@ -53,11 +53,11 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ComparisonPlan:
     """What is to be compared, and how."""
 
     sources: list[Activations]
-    groups: list[Group]
+    groups: list[SentenceGroup]
     measures: list[str]
     options: dict[str, Any]
     intervals: bool
@@ -82,7 +82,7 @@ class Plan:
         return self.engine if all(isinstance(s, ActivationStore) for s in self.sources) else Engine()
 
     @cached_property
-    def parts(self) -> list[list[Group]]:
+    def parts(self) -> list[list[SentenceGroup]]:
         """The tasks that each group is cut into."""
         rows = rows_of_sentences(self.sources[0])
         return [group_parts(rows, group) for group in self.groups]
@@ -124,27 +124,39 @@ class Plan:
         return plan_passes(self.widths, room)
 
 
-def moment_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate], list[int]]:
-    """All measures that are made from moments, and the number of constant neurons of each layer."""
+@dataclass(frozen=True)
+class LayerVariance:
+    """How a layer's variance is spread over its neurons: what decides whether one neuron speaks for all."""
+
+    constant: int
+    top_neuron: int
+    top_share: float
+    effective_rank: float
+
+
+def moment_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str, LayerEstimate], list[LayerVariance]]:
+    """All measures that are made from moments, and how the variance of each layer is spread."""
     measures = plan.of("moments")
     values = {measure: _empty(plan) for measure in measures}
-    dead = [0] * len(plan.widths)
+    variances: dict[int, LayerVariance] = {}
     passes = plan.passes()
     for number, pairs in enumerate(passes):
         # Their number tells which pairs each of them takes: what is left of a run with other memory is of no use.
         folder = plan.scratch / f"pass-{number}-of-{len(passes)}"
         task = partial(group_moments, plan.sources, products=plan.products)
         total = _accumulate(plan, task, pairs, folder, progress)
-        for layer in {layer for pair in pairs for layer in pair}:
-            dead[layer] = len(total.dead(layer))
+        for layer in {layer for pair in pairs for layer in pair} - variances.keys():
+            moments = total.layer(layer)
+            rank = moments.effective_rank
+            variances[layer] = LayerVariance(len(total.dead(layer)), *moments.top_neuron, rank)
         results = _evaluate_all(plan, total, folder, measures)
         nulls = _null_matrices(plan, pairs, measures) if plan.null else {}
         for measure in measures:
             _fill(values[measure], pairs, [result[measure] for result in results], nulls.get(measure))
-    return values, dead
+    return values, [variances[layer] for layer in range(len(plan.widths))]
 
 
-def array_estimates(plan: Plan, sample: list[np.ndarray], sizes: list[int]) -> dict[str, Estimate]:
+def array_estimates(plan: ComparisonPlan, sample: list[np.ndarray], sizes: list[int]) -> dict[str, LayerEstimate]:
     """The measures that need the activations themselves, on the sampled words (`sizes` of them in each group)."""
     estimates = {}
     group = np.repeat(np.arange(len(sizes)), sizes)
@@ -157,11 +169,11 @@ def array_estimates(plan: Plan, sample: list[np.ndarray], sizes: list[int]) -> d
         removed = range(len(sizes)) if plan.intervals else ()
         left_out = [compute([layer[group != g] for layer in sample]) for g in removed]
         null = _array_null(sample, order, measure, options) if plan.null else None
-        estimates[measure] = Estimate(compute(sample), _stack(left_out, len(sample)), null)
+        estimates[measure] = LayerEstimate(compute(sample), _stack(left_out, len(sample)), null)
     return estimates
 
 
-def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estimate], int]:
+def attention_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str, LayerEstimate], int]:
     """The measures of attention, and the number of rows of attention that are uniform."""
     measures = [*plan.of("attention"), *plan.of("attention moments")]
     tasks = [[(plan.sources, part, measures) for part in parts] for parts in plan.parts]
@@ -171,13 +183,13 @@ def attention_estimates(plan: Plan, progress: Progress) -> tuple[dict[str, Estim
     without = [_subtract_attention(total, part) for part in parts] if plan.intervals and len(parts) > 1 else []
     results = [_attention_matrices(plan, one) for one in (total, *without)]
     estimates = {
-        measure: Estimate(results[0][measure], _stack([r[measure] for r in results[1:]], len(total.heads.heads)))
+        measure: LayerEstimate(results[0][measure], _stack([r[measure] for r in results[1:]], len(total.heads.heads)))
         for measure in measures
     }
     return estimates, int(total.heads.constant_rows.sum())
 
 
-def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, list[np.ndarray], list[int]]:
+def side_pass(plan: ComparisonPlan, progress: Progress) -> tuple[LayerEstimate | None, list[np.ndarray], list[int]]:
     """Context-specificity of each layer, the sampled words, and how many of them lie in each group."""
     sentences = plan.sources[0].sentences
     types = frequent_types(sentences) if plan.sources[0].unit == "word" else {}
@@ -200,13 +212,13 @@ def side_pass(plan: Plan, progress: Progress) -> tuple[Estimate | None, list[np.
     return _context_estimate(total, files), joined, [len(sample[0]) for sample in samples]
 
 
-def _tell(progress: Progress, sources: object, part: Group, *_: object) -> None:
+def _tell(progress: Progress, sources: object, part: SentenceGroup, *_: object) -> None:
     progress(part.words)
 
 
 def _accumulate(
-    plan: Plan,
-    task: Callable[[Group, list[Pair]], Moments],
+    plan: ComparisonPlan,
+    task: Callable[[SentenceGroup, list[Pair]], Moments],
     pairs: list[Pair],
     folder: Path | None,
     progress: Progress,
@@ -233,7 +245,9 @@ def _accumulate(
     return total
 
 
-def _evaluate_all(plan: Plan, total: Moments, folder: Path, measures: list[str]) -> list[dict[str, np.ndarray]]:
+def _evaluate_all(
+    plan: ComparisonPlan, total: Moments, folder: Path, measures: list[str]
+) -> list[dict[str, np.ndarray]]:
     """The matrices of all words, then of all words but each group's."""
     options = plan.options_for(measures)
     if not plan.intervals or len(plan.groups) < 2:
@@ -251,7 +265,7 @@ def _evaluate(total: Moments | Path, without: Path | None, measures: list[str], 
     return similarity_matrices(moments, measures, **options)
 
 
-def _null_matrices(plan: Plan, pairs: list[Pair], measures: list[str]) -> dict[str, np.ndarray]:
+def _null_matrices(plan: ComparisonPlan, pairs: list[Pair], measures: list[str]) -> dict[str, np.ndarray]:
     n = len(plan.widths)
     task = partial(group_null, plan.sources, seed=plan.seed, products=plan.products)
     total = _accumulate(plan, task, pairs, None, lambda _: None)
@@ -271,14 +285,14 @@ def _array_null(
     return both[:n, n:]
 
 
-def _empty(plan: Plan) -> Estimate:
+def _empty(plan: ComparisonPlan) -> LayerEstimate:
     n = len(plan.widths)
     replicates = len(plan.groups) if plan.intervals and len(plan.groups) > 1 else 0
     null = np.full((n, n), np.nan) if plan.null else None
-    return Estimate(np.full((n, n), np.nan), np.full((replicates, n, n), np.nan), null)
+    return LayerEstimate(np.full((n, n), np.nan), np.full((replicates, n, n), np.nan), null)
 
 
-def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], null: np.ndarray | None) -> None:
+def _fill(estimate: LayerEstimate, pairs: list[Pair], matrices: list[np.ndarray], null: np.ndarray | None) -> None:
     """Write what a pass found into the whole."""
     for i, j in {*pairs, *((j, i) for i, j in pairs)}:
         estimate.value[i, j] = matrices[0][i, j]
@@ -287,13 +301,13 @@ def _fill(estimate: Estimate, pairs: list[Pair], matrices: list[np.ndarray], nul
             estimate.null[i, j] = null[i, j]
 
 
-def _context_estimate(total: ContextSums | None, files: list[Path]) -> Estimate | None:
+def _context_estimate(total: ContextSums | None, files: list[Path]) -> LayerEstimate | None:
     if total is None:
         return None
     without = (contexts.subtract(total, _load_contexts(total, file)) for file in files)
     left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
     value = total.context_specificity()
-    return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+    return LayerEstimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
 
 
 def _save_contexts(sums: ContextSums, path: Path) -> None:
@@ -313,7 +327,7 @@ def _kind(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...]]:
     return array.dtype, array.shape
 
 
-def _attention_matrices(plan: Plan, part: AttentionPass) -> dict[str, np.ndarray]:
+def _attention_matrices(plan: ComparisonPlan, part: AttentionPass) -> dict[str, np.ndarray]:
     measures = plan.of("attention moments")
     matrices = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
     if measures:

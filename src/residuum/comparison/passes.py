@@ -68,7 +68,7 @@ class Activations(Audited, Protocol):
 
 
 @dataclass(frozen=True)
-class Group:
+class SentenceGroup:
     """Neighbouring sentences that a jackknife leaves out together."""
 
     number: int
@@ -94,7 +94,7 @@ class AttentionPass:
     moments: Moments
 
 
-def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[Group]:
+def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[SentenceGroup]:
     """Cut a corpus, with so many rows in each sentence, into at most `n_groups` runs with about as many rows each."""
     ends = np.cumsum(rows)
     if not len(ends) or ends[-1] == 0:
@@ -103,10 +103,10 @@ def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[Group]:
     cuts = sorted({0, len(ends), *(np.searchsorted(ends, targets) + 1).tolist()})
     words = np.concatenate([[0], ends])
     runs = [(a, b) for a, b in pairwise(cuts) if words[b] > words[a]]
-    return [Group(i, a, b, int(words[b] - words[a])) for i, (a, b) in enumerate(runs)]
+    return [SentenceGroup(i, a, b, int(words[b] - words[a])) for i, (a, b) in enumerate(runs)]
 
 
-def group_parts(rows: Sequence[int], group: Group) -> list[Group]:
+def group_parts(rows: Sequence[int], group: SentenceGroup) -> list[SentenceGroup]:
     """A group as the tasks that it is worth; they depend on the words alone."""
     own = rows[group.first : group.stop]
     runs = enumerate(cut_into_tasks(own))
@@ -119,7 +119,7 @@ def group_parts(rows: Sequence[int], group: Group) -> list[Group]:
 
 
 def group_moments(
-    sources: Sequence[Activations], group: Group, pairs: list[Pair], products: str = "float64"
+    sources: Sequence[Activations], group: SentenceGroup, pairs: list[Pair], products: str = "float64"
 ) -> Moments:
     """The moments of a group for some pairs of layers of all models side by side."""
     accumulator = MomentsAccumulator(_widths(sources), pairs=pairs, products=products)
@@ -129,7 +129,7 @@ def group_moments(
 
 
 def group_null(
-    sources: Sequence[Activations], group: Group, pairs: list[Pair], seed: int, products: str = "float64"
+    sources: Sequence[Activations], group: SentenceGroup, pairs: list[Pair], seed: int, products: str = "float64"
 ) -> Moments:
     """The same with the words of the second layer of each pair permuted, as layers L, L + 1, …."""
     widths = _widths(sources)
@@ -143,7 +143,7 @@ def group_null(
 
 
 def group_side(
-    sources: Sequence[Activations], group: Group, types: dict[str, int], sample: Int[np.ndarray, " word"]
+    sources: Sequence[Activations], group: SentenceGroup, types: dict[str, int], sample: Int[np.ndarray, " word"]
 ) -> Side:
     """The contexts of frequent words, and the rows of the sampled words."""
     contexts = ContextAccumulator(len(types), _widths(sources)) if types else None
@@ -160,7 +160,7 @@ def group_side(
     return Side(None if contexts is None else contexts.result(), joined)
 
 
-def group_attention(sources: Sequence[Activations], group: Group, measures: Sequence[str]) -> AttentionPass:
+def group_attention(sources: Sequence[Activations], group: SentenceGroup, measures: Sequence[str]) -> AttentionPass:
     """The sums over a group's sentences of all attention heads of all models."""
     heads = [source.n_heads for source in sources for layer in source.layers if layer > 0]
     chosen = [measure for measure in HEAD_MEASURES if measure in measures]
@@ -209,7 +209,7 @@ def sample_rows(rows: Sequence[int], size: int, seed: int) -> Int[np.ndarray, " 
 
 
 def read_pieces(
-    sources: Sequence[Activations], group: Group
+    sources: Sequence[Activations], group: SentenceGroup
 ) -> Iterator[tuple[list[Float[np.ndarray, "word neuron"]], Int[np.ndarray, "word 2"]]]:
     """A group's words in all layers of all models, some sentences at a time; words that a model lacks are left out."""
     for first, stop in _ranges(sources[0].sentences, group):
@@ -218,7 +218,7 @@ def read_pieces(
             yield [layer for block in blocks for layer in block.layers], blocks[0].places
 
 
-def _ranges(sentences: Sequence[Sequence[str]], group: Group) -> Iterator[tuple[int, int]]:
+def _ranges(sentences: Sequence[Sequence[str]], group: SentenceGroup) -> Iterator[tuple[int, int]]:
     first, words = group.first, 0
     for i in range(group.first, group.stop):
         if words and words + len(sentences[i]) > PIECE_WORDS:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from residuum.comparison.estimates import Estimate, Plan
+from residuum.comparison.estimates import ComparisonPlan, LayerEstimate, LayerVariance
 from residuum.maths.profiles import adjacent_profile, layer_average, localization
 from residuum.maths.similarity import MEASURES
 from residuum.maths.statistics import jackknife
@@ -17,7 +18,7 @@ from residuum.maths.statistics import jackknife
 Labels = list[tuple[str, int]]
 
 
-def similarity_table(plan: Plan, estimates: dict[str, Estimate]) -> pd.DataFrame:
+def similarity_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) -> pd.DataFrame:
     """One row for each measure and ordered pair of layers."""
     parts = []
     for measure, estimate in estimates.items():
@@ -43,7 +44,9 @@ def similarity_table(plan: Plan, estimates: dict[str, Estimate]) -> pd.DataFrame
     return pd.concat(parts, ignore_index=True)
 
 
-def curve_table(plan: Plan, estimates: dict[str, Estimate], context: Estimate | None) -> pd.DataFrame:
+def curve_table(
+    plan: ComparisonPlan, estimates: dict[str, LayerEstimate], context: LayerEstimate | None
+) -> pd.DataFrame:
     """Localization, layer average, likeness of neighbours and context-specificity: one row per layer and curve."""
     parts = []
     if {"neuron", "svcca"} <= estimates.keys():
@@ -67,20 +70,24 @@ def curve_table(plan: Plan, estimates: dict[str, Estimate], context: Estimate | 
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=pd.Index(columns))
 
 
-def layer_table(plan: Plan, dead: list[int] | None) -> pd.DataFrame:
-    """Each layer's neurons, and how many of them are constant over the corpus."""
+def layer_table(plan: ComparisonPlan, variances: list[LayerVariance] | None) -> pd.DataFrame:
+    """Each layer's neurons, how many are constant over the corpus, and how its variance is spread over the others."""
     labels = layer_labels(plan)
     return pd.DataFrame(
         {
             "model": [model for model, _ in labels],
             "layer": [layer for _, layer in labels],
             "neurons": plan.widths,
-            "constant": dead if dead is not None else pd.NA,
+            **{field.name: _variance(variances, field.name) for field in fields(LayerVariance)},
         }
     )
 
 
-def layer_labels(plan: Plan, *, blocks_only: bool = False) -> Labels:
+def _variance(variances: list[LayerVariance] | None, name: str) -> list[float] | None:
+    return None if variances is None else [getattr(variance, name) for variance in variances]
+
+
+def layer_labels(plan: ComparisonPlan, *, blocks_only: bool = False) -> Labels:
     """(model, layer) in the order of all matrices; a model that is compared with itself is numbered."""
     names = [source.name for source in plan.sources]
     seen: Counter[str] = Counter()
@@ -99,18 +106,18 @@ def _models(labels: Labels) -> dict[str, list[int]]:
     return models
 
 
-def _derive(function: Callable[..., np.ndarray], *estimates: Estimate) -> Estimate:
+def _derive(function: Callable[..., np.ndarray], *estimates: LayerEstimate) -> LayerEstimate:
     """A function of the values and of each leave-one-out value."""
     value = function(*(estimate.value for estimate in estimates))
     left_out = [function(*parts) for parts in zip(*(estimate.left_out for estimate in estimates), strict=True)]
-    return Estimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+    return LayerEstimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
 
 
 def _curve(
-    plan: Plan,
+    plan: ComparisonPlan,
     curve: str,
     measure: str,
-    estimate: Estimate,
+    estimate: LayerEstimate,
     labels: Labels,
     bounds: tuple[float, float] | None = None,
 ) -> pd.DataFrame:
@@ -128,7 +135,9 @@ def _curve(
     )
 
 
-def _interval(plan: Plan, estimate: Estimate, bounds: tuple[float, float] | None) -> tuple[np.ndarray, np.ndarray]:
+def _interval(
+    plan: ComparisonPlan, estimate: LayerEstimate, bounds: tuple[float, float] | None
+) -> tuple[np.ndarray, np.ndarray]:
     sizes = [group.words for group in plan.groups][: len(estimate.left_out)]
     interval = jackknife(estimate.value, estimate.left_out, sizes or None, bounds=bounds)
     return interval.low, interval.high

@@ -8,8 +8,7 @@ from itertools import islice
 from pathlib import Path
 from sys import intern
 
-from residuum.corpus.corpus import Corpus, Sentence, Span, corpus_of_sentences, joined_spans, located_spans
-from residuum.corpus.options import Options
+from residuum.corpus.corpus import Corpus, Options, Sentence, Span, corpus_of_sentences, joined_spans, located_spans
 from residuum.corpus.text_files import Line, blocks, comment_values, first_lines, malformed
 from residuum.errors import CorpusError, SettingError
 
@@ -24,7 +23,7 @@ _SPACES = re.compile(r"[ \t]+")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """How the lines of a column file are divided; a column named None is not kept."""
 
     names: tuple[str | None, ...]
@@ -53,25 +52,25 @@ class Layout:
         return cell.replace("~", " ") if self.is_pmb else cell
 
 
-def detect_layout(lines: Iterable[str]) -> Layout | None:
+def detect_layout(lines: Iterable[str]) -> ColumnLayout | None:
     """The known layout that these first lines of a file have, or None."""
     lines = [line for line in lines if line.strip()]
     header = next((line for line in lines if _PMB_HEADER.match(line)), None)
     if header is not None:
         return _pmb_layout(header)
-    plain = Layout((), tabs=any("\t" in line for line in lines))
+    plain = ColumnLayout((), tabs=any("\t" in line for line in lines))
     rows = [plain.cells(line) for line in lines if not plain.is_comment(line)]
     widths = {len(row) for row in rows}
     names = _KNOWN_NAMES.get(widths.pop()) if len(widths) == 1 else None
     if names is None or not all(_TAG.fullmatch(row[-1]) for row in rows):
         return None
-    return Layout(names, plain.tabs, _common_language([row[0] for row in rows]))
+    return ColumnLayout(names, plain.tabs, _common_language([row[0] for row in rows]))
 
 
-def _pmb_layout(header: str) -> Layout:
+def _pmb_layout(header: str) -> ColumnLayout:
     """The columns that PMB's header names, such as `tok:gold`; it gives the token twice, and the first counts."""
     layers = [cell.partition(":")[0] for cell in header.removeprefix("# ").split("\t")]
-    return Layout(tuple(_PMB_NAMES.get(layer, layer) for layer in layers), tabs=True, is_pmb=True)
+    return ColumnLayout(tuple(_PMB_NAMES.get(layer, layer) for layer in layers), tabs=True, is_pmb=True)
 
 
 def _common_language(words: list[str]) -> str | None:
@@ -93,13 +92,13 @@ def read_columns(path: Path, options: Options) -> Corpus:
     return replace(corpus_of_sentences(path.name, sentences, skipped), language=layout.language)
 
 
-def _layout(path: Path, columns: Sequence[str | None] | None) -> Layout:
+def _layout(path: Path, columns: Sequence[str | None] | None) -> ColumnLayout:
     lines = first_lines(path)
     detected = detect_layout(lines)
     if columns is not None:
         if list(columns).count("word") != 1:
             raise SettingError(f"columns is {list(columns)}; expected exactly one of them to be 'word'.")
-        plain = Layout((), tabs=any("\t" in line for line in lines))
+        plain = ColumnLayout((), tabs=any("\t" in line for line in lines))
         return replace(detected or plain, names=tuple(columns))
     if detected is None:
         first = next((line for line in lines if line.strip()), "")
@@ -110,7 +109,7 @@ def _layout(path: Path, columns: Sequence[str | None] | None) -> Layout:
     return detected
 
 
-def _holds_sentence(layout: Layout, block: list[Line], skipped: Counter[str]) -> bool:
+def _holds_sentence(layout: ColumnLayout, block: list[Line], skipped: Counter[str]) -> bool:
     """Whether a block has words; CoNLL-2003 marks the start of a document like a sentence."""
     lines = [line for _, line in block if not layout.is_comment(line)]
     is_mark = len(lines) == 1 and lines[0].startswith("-DOCSTART-")
@@ -118,7 +117,7 @@ def _holds_sentence(layout: Layout, block: list[Line], skipped: Counter[str]) ->
     return bool(lines) and not is_mark
 
 
-def _sentence(path: Path, layout: Layout, block: list[Line], options: Options, skipped: Counter[str]) -> Sentence:
+def _sentence(path: Path, layout: ColumnLayout, block: list[Line], options: Options, skipped: Counter[str]) -> Sentence:
     comments = comment_values(line for _, line in block if layout.is_comment(line))
     rows = [_row(path, layout, number, line) for number, line in block if not layout.is_comment(line)]
     words = [intern(row[layout.word_column]) for row in rows]
@@ -131,7 +130,7 @@ def _sentence(path: Path, layout: Layout, block: list[Line], options: Options, s
     return Sentence(words, labels, comments.get("sent_id") or None, written)
 
 
-def _row(path: Path, layout: Layout, number: int, line: str) -> list[str]:
+def _row(path: Path, layout: ColumnLayout, number: int, line: str) -> list[str]:
     cells = layout.cells(line)
     if len(cells) != len(layout.names):
         names = ", ".join(name or "(none)" for name in layout.names)

@@ -13,8 +13,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from sys import intern
 
-from residuum.corpus.corpus import Corpus, Sentence, Span, corpus_of_sentences, divided_span, located_spans
-from residuum.corpus.options import Options
+from residuum.corpus.corpus import Corpus, Options, Sentence, Span, corpus_of_sentences, divided_span, located_spans
 from residuum.corpus.text_files import Line, blocks, comment_values, malformed
 
 N_COLUMNS = 10

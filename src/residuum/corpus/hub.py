@@ -1,30 +1,21 @@
 """Hugging Face datasets: objects in memory, and names on the hub."""
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
-from residuum.corpus.corpus import Corpus
-from residuum.corpus.options import Options
+from residuum.corpus.corpus import Corpus, Options
 from residuum.corpus.records import Row, Table, corpus_of_table
 from residuum.errors import CorpusError, MissingSplitError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
-
 
 def is_dataset(source: object) -> "TypeGuard[Dataset | DatasetDict]":
     """Whether an object is a Hugging Face dataset; if `datasets` was never imported, it cannot be."""
     datasets = sys.modules.get("datasets")
     return datasets is not None and isinstance(source, (datasets.Dataset, datasets.DatasetDict))
-
-
-def is_hub_name(source: str) -> bool:
-    """Whether a text can be the name of a hub dataset: `name` or `owner/name`, with or without `:config`."""
-    return _HUB_NAME.fullmatch(source) is not None
 
 
 def read_hub(name: str, split: str | None, options: Options) -> Corpus:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from residuum.corpus.columns import detect_layout, read_columns
 from residuum.corpus.conllu import read_conllu
-from residuum.corpus.corpus import Corpus
-from residuum.corpus.hub import is_dataset, is_hub_name, read_dataset, read_hub
-from residuum.corpus.options import Column, Options
+from residuum.corpus.corpus import Column, Corpus, Options
+from residuum.corpus.hub import is_dataset, read_dataset, read_hub
 from residuum.corpus.records import known_text_columns
 from residuum.corpus.tables import read_csv, read_json, read_jsonl, read_parquet, read_tsv
-from residuum.corpus.text_files import first_lines, read_lines
+from residuum.corpus.text_files import first_lines, is_hub_name, read_lines
 from residuum.errors import CorpusError, SettingError
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 
-from residuum.corpus.corpus import Corpus, SentenceLabels, WrittenText
-from residuum.corpus.options import Column, Options
+from residuum.corpus.corpus import Column, Corpus, Options, SentenceLabels, WrittenText
 from residuum.corpus.text_files import shortened, spaced_spans
 from residuum.errors import CorpusError
 

@@ -8,8 +8,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.corpus.corpus import Corpus
-from residuum.corpus.options import Options
+from residuum.corpus.corpus import Corpus, Options
 from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
 from residuum.corpus.text_files import malformed, numbered_lines, too_large, whole_text
 from residuum.errors import CorpusError, ResiduumError

@@ -51,7 +51,7 @@ _NAMED = (
     Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola"),
     Task("sst2", unit="sentence", metric="accuracy", hub="nyu-mll/glue:sst2"),
     Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc", positive="equivalent"),
-    Task("stsb", unit="sentence", regression=True, metric="pearson", hub="nyu-mll/glue:stsb"),
+    Task("stsb", unit="sentence", regression=True, metric="spearman", hub="nyu-mll/glue:stsb"),
     Task("qqp", unit="sentence", metric="f1", hub="nyu-mll/glue:qqp", positive="duplicate"),
     Task("mnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:mnli", part="matched"),
     Task("qnli", unit="sentence", metric="accuracy", hub="nyu-mll/glue:qnli"),

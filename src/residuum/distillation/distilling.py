@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residuum.corpus.streams import text_fingerprint
-from residuum.distillation.settings import DistillSettings, read_settings
+from residuum.corpus.text_files import text_fingerprint
+from residuum.costs import Cost, CostStep, timed, within
+from residuum.distillation.settings import DistillSettings
 from residuum.errors import SettingError
+from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from residuum.distillation.planning import Plan
     from residuum.distillation.preparation import Prepared
-    from residuum.training import Training, TrainingSettings
+    from residuum.training import TrainingResult, TrainingSettings
+
+COMMAND = "distill"
 
 
 @dataclass(frozen=True, eq=False)
 class Distillation(Result):
-    """What `distill` gave: the students' folders by name, and the run with its curves."""
+    """The students' folders by name, and the run with its curves."""
 
     run: Run
     folder: Path
@@ -40,68 +43,126 @@ class Distillation(Result):
 
     @property
     def losses(self) -> pd.DataFrame:
-        """step, student, language, term, value; the learning rate and the sum of all losses stand beside the terms."""
+        """step, student, language, term, value; the learning rate and the sum of all losses are terms too."""
         return self.run.tables["losses"]
 
     @property
     def scores(self) -> pd.DataFrame:
-        """step, score, subject, value: perplexity by student/language and retrieval by pair, during training."""
+        """step, score, subject, value: perplexity per student/language and retrieval per pair, during training."""
         return self.run.tables["scores"]
 
+    def text(self) -> str:
+        """Where the students are, what trimming saved, and the final scores."""
+        lines = [f"student {name}: {folder}" for name, folder in self.students.items()]
+        for name, trimmed in self.run.summary.get("trimming", {}).items():
+            lines.append(
+                f"Trimming saved {trimmed['parameters saved']:,} parameters of student {name}; characters without a "
+                f"token become {trimmed['characters without a piece become']}."
+            )
+        scores = {k: v for k, v in self.run.summary.items() if k.startswith(("perplexity", "retrieval"))}
+        compared = compared_scores(scores, self.run.summary.get("teacher scores", {}))
+        return "\n".join([*lines, *(f"{name}: {text}" for name, text in compared.items())])
 
-def distill(
-    config: str | Path | Mapping[str, Any] | DistillSettings,
-    out: str | Path | None = None,
-    *,
-    device: str = "auto",
-    fresh: bool = False,
-    progress: bool = True,
-) -> Distillation:
-    """Distil a teacher into students as `config` (a YAML file or a mapping) says, and write all into `out`.
 
-    `out` may also stand in `config`; the argument counts if both do. A killed run goes on where it stopped when it is
-    called again, to the same weights; a finished one returns at once. Under `torchrun`, W processes give what one with
-    W times the batch gives.
+def estimate(settings: DistillSettings) -> DistillationPlan:
+    """Time, memory, parameters and layer map of a distillation, from its first steps; nothing is written."""
+    from residuum.distillation.preparation import prepare
+    from residuum.distillation.students import parameter_counts
+    from residuum.maths.losses import drawn
+    from residuum.training import evaluating, rehearse, training_step
+
+    prepared = prepare(replace(settings, teacher_cache=None))  # the cache would be written
+    teacher, training = prepared.teacher.model, training_settings(settings)
+    counts = parameter_counts({student.name: student.model for student in prepared.students})
+    rehearsal = rehearse(
+        prepared.modules,
+        prepared.batches,
+        prepared.step,
+        training,
+        parameters=prepared.parameter_groups(),
+        device=settings.device,
+        beside=sum(p.numel() * p.element_size() for p in teacher.module.parameters()),
+    )
+    with evaluating(prepared.modules.values()):
+        scoring = timed(prepared.monitor)
+    return DistillationPlan(
+        f"students {', '.join(settings.learners)}: {settings.optimiser.steps:,} steps",
+        (
+            training_step("training", rehearsal, training, None, scoring),
+            CostStep("scores", scoring, disk=4 * counts["total"]),
+        ),
+        parameters=counts,
+        teacher_parameters=teacher.module.num_parameters(),
+        seconds_per_step=rehearsal.seconds * settings.turns,
+        layer_map=drawn(prepared.objective.layers, prepared.students[0].model.n_layers, teacher.n_layers),
+        initialisation=f"initialised from: {settings.initialise} ({settings.initialise_map})",
+    )
+
+
+@command(DistillSettings, estimate=estimate)
+def distill(settings: DistillSettings) -> Distillation:
+    """Distil a teacher into students, and write them, their scores and their curves into `out`.
+
+    A killed run resumes to the same weights when it is called again; a finished one returns at once. Under `torchrun`,
+    W processes give what one process with W times the batch gives.
     """
-    settings = read_settings(config)
-    out = _folder(settings, out)
-    _check_processes(settings)
-    identity = run_identity(settings)
-    if run := finished_run(out, "distill", identity, fresh=fresh):
+    if settings.out is None:
+        raise SettingError("out is missing; pass the folder to write, or look at the estimate (--estimate) first.")
+    out = Path(settings.out)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes > 1 and settings.recipe != "corrected":
+        raise SettingError(
+            f"recipe is {settings.recipe}, which moves one student after the other; it runs in one process, found "
+            f"{processes}. Start it without torchrun, or set recipe to corrected."
+        )
+    if settings.max_memory is not None:
+        from residuum.models.loading import check_weights
+
+        check_weights([settings.teacher], settings.max_memory)
+        within(estimate(settings), settings.max_memory)
+    identity = with_fingerprints(settings.identity())
+    if run := finished_run(out, COMMAND, identity, fresh=settings.fresh):
         from residuum.training import discard_checkpoints
 
-        discard_checkpoints(out)  # a kill may have come before
+        discard_checkpoints(out)  # left by a kill
         return Distillation(run, out)
     from residuum.distillation.preparation import prepare
 
-    prepared = prepare(settings, device)
-    training = _train(prepared, out, identity, device=device, fresh=fresh, progress=progress)
+    prepared = prepare(settings)
+    training = _train(prepared, out, identity)
     run = _write(prepared, training, out, identity) if os.environ.get("RANK", "0") == "0" else None
-    return Distillation(run or Run("distill", identity, {"students": list(settings.learners)}), out)
+    return Distillation(run or Run(COMMAND, identity, {"students": list(settings.learners)}), out)
 
 
-def plan(config: str | Path | Mapping[str, Any] | DistillSettings, *, device: str = "auto") -> Plan:
-    """What a distillation would cost: parameters, memory, time a step, layer map. Nothing is written."""
-    from residuum.distillation.planning import make_plan
-    from residuum.distillation.preparation import prepare
+@dataclass(frozen=True, kw_only=True)
+class DistillationPlan(Cost):
+    """The cost of a distillation, and what its students are."""
 
-    settings = read_settings(config).model_copy(update={"teacher_cache": None})  # which would be written
-    return make_plan(prepare(settings, device), device)
+    parameters: dict[str, int]  # per student, shared, total
+    teacher_parameters: int
+    seconds_per_step: float
+    layer_map: str
+    initialisation: str
 
-
-def run_identity(settings: DistillSettings) -> dict[str, Any]:
-    """The settings, and fingerprints of the teacher and the texts."""
-    values = settings.model_dump(mode="json")
-    for key in ("out", "report_to", "teacher_cache"):  # no weight depends on them
-        values.pop(key)
-    return with_fingerprints(values)
+    def __str__(self) -> str:
+        students = {name: n for name, n in self.parameters.items() if name not in ("shared", "total")}
+        lines = [
+            super().__str__(),
+            f"time per step: {self.seconds_per_step:.3g} s",
+            f"teacher: {self.teacher_parameters:,} parameters",
+            *(f"student {name}: {n:,} parameters ({n / self.teacher_parameters:.0%})" for name, n in students.items()),
+            f"shared by students: {self.parameters['shared']:,}; all students together: {self.parameters['total']:,}",
+            self.initialisation,
+            self.layer_map,
+        ]
+        return "\n".join(lines)
 
 
 def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, and beside each place in them the fingerprint of what lies there."""
+    """Settings as plain values, with the fingerprints of the teacher and the texts beside their places."""
     from residuum.models.surgery import files_fingerprint
 
-    told = {
+    config = {
         **settings,
         "teacher_files": files_fingerprint(settings["teacher"]),
         "fingerprints": {language: text_fingerprint(source) for language, source in settings["texts"].items()},
@@ -109,114 +170,101 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
     for part in ("contrast", "evaluation"):
         if pairs := settings.get(part, {}).get("pairs"):
             prints = {name: [text_fingerprint(file) for file in files] for name, files in pairs.items()}
-            told[part] = {**settings[part], "pair_fingerprints": prints}
-    return told
+            config[part] = {**settings[part], "pair_fingerprints": prints}
+    return config
 
 
-def _folder(settings: DistillSettings, out: str | Path | None) -> Path:
-    chosen = out or settings.out
-    if not chosen:
-        raise SettingError(
-            "No folder to write was given; pass out (--out), write `out:` into the configuration, or look at the plan "
-            "(--dry-run) first."
-        )
-    return Path(chosen)
-
-
-def _check_processes(settings: DistillSettings) -> None:
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if processes > 1 and settings.recipe != "corrected":
-        raise SettingError(
-            f"recipe is {settings.recipe}, which moves one student after the other; it runs in one process, found "
-            f"{processes}. Start it without torchrun, or set recipe to corrected."
-        )
-
-
-def training_settings(prepared: Prepared) -> TrainingSettings:
-    """How the students are trained; where one is moved after the other, a step of the method is several of the loop."""
+def training_settings(settings: DistillSettings) -> TrainingSettings:
+    """How the students are trained; where one is moved after the other, a step is several of the loop's."""
     from residuum.training import TrainingSettings
 
-    settings = prepared.settings
-    chosen = settings.optimiser.model_dump()
-    turns = 1 if settings.recipe == "corrected" else len(prepared.pairs)
-    for key in ("steps", "checkpoint_every", "log_every"):
-        chosen[key] *= turns
-    if chosen["warmup"] >= 1:  # a number of steps, not a share of them
-        chosen["warmup"] *= turns
-    chosen["clip"] = settings.clip
-    every = settings.evaluation.every
+    optimiser, turns, every = settings.optimiser, settings.turns, settings.evaluation.every
     return TrainingSettings(
-        **chosen,
-        seed=settings.seed,
+        steps=optimiser.steps * turns,
+        learning_rate=optimiser.learning_rate,
+        schedule=optimiser.schedule,
+        warmup=optimiser.warmup * (turns if optimiser.warmup >= 1 else 1),  # a number of steps, or a fraction
+        weight_decay=optimiser.weight_decay,
+        clip=settings.clip,
+        accumulation=optimiser.accumulation,
+        precision=optimiser.precision,
+        checkpoint_every=optimiser.checkpoint_every * turns,
+        log_every=optimiser.log_every * turns,
         evaluate_every=None if every is None else every * turns,
-        report_to=tuple(settings.report_to),
+        report_to=settings.report_to,
+        seed=settings.seed,
     )
 
 
-def _train(
-    prepared: Prepared, out: Path, identity: dict[str, Any], *, device: str, fresh: bool, progress: bool
-) -> Training:
+def _train(prepared: Prepared, out: Path, identity: dict[str, Any]) -> TrainingResult:
     from residuum.training import train
 
+    settings = prepared.settings
     return train(
         prepared.modules,
         prepared.batches,
         prepared.step,
-        training_settings(prepared),
+        training_settings(settings),
         out,
         parameters=prepared.parameter_groups(),
-        evaluate=None if prepared.settings.evaluation.every is None else prepared.monitor,
-        config={"distill": identity, "teacher": prepared.teacher.fingerprint},
-        device=device,
-        fresh=fresh,
-        progress=progress,
+        evaluate=None if settings.evaluation.every is None else prepared.monitor,
+        config={COMMAND: identity, "teacher": prepared.teacher.fingerprint},
+        device=settings.device,
+        fresh=settings.fresh,
+        progress=settings.progress,
     )
 
 
-def _write(prepared: Prepared, training: Training, out: Path, identity: dict[str, Any]) -> Run:
+def _write(prepared: Prepared, training: TrainingResult, out: Path, identity: dict[str, Any]) -> Run:
     """Export the students, write the run's folder, drop the checkpoints."""
     import torch
 
-    from residuum.distillation.exporting import export_students
-    from residuum.distillation.tables import loss_table, parameter_table, score_table
+    from residuum.distillation.exporting import (
+        export_students,
+        loss_table,
+        parameter_table,
+        score_table,
+        trimming_table,
+    )
     from residuum.training import discard_checkpoints
 
     for module in prepared.modules.values():
         module.eval()
     with torch.no_grad():
-        scores = prepared.monitor()
-    texts = {
-        name: f"{source} ({_known_print(identity['fingerprints'][name])})"
-        for name, source in prepared.settings.texts.items()
-    }
-    export_students(prepared, out, texts, scores)
-    turns = 1 if prepared.settings.recipe == "corrected" else len(prepared.pairs)
+        scores, teacher_scores = prepared.monitor(), prepared.monitor.scores(prepared.teacher.model)
+    settings, prints = prepared.settings, identity["fingerprints"]
+    texts = {name: f"{source} ({described_fingerprint(prints[name])})" for name, source in settings.texts.items()}
+    export_students(prepared, out, texts, compared_scores(scores, teacher_scores))
+    parameters = parameter_table(prepared)
     tables = {
-        "losses": loss_table(training.history, turns),
-        "scores": score_table(training.scores, scores, training.steps, turns),
-        "parameters": parameter_table(prepared),
+        "losses": loss_table(training.history, settings.turns),
+        "scores": score_table(training.scores, scores, training.steps, settings.turns),
+        "parameters": parameters,
     }
-    run = Run("distill", identity, _summary(prepared, tables["parameters"], scores), tables)
-    write_run(out, run)
-    discard_checkpoints(out)
-    return run
-
-
-def _known_print(fingerprint: str | None) -> str:
-    return "no fingerprint is known: a hub dataset may change" if fingerprint is None else f"fingerprint {fingerprint}"
-
-
-def _summary(prepared: Prepared, parameters: pd.DataFrame, scores: Mapping[str, float]) -> dict[str, Any]:
-    from residuum.distillation.tables import trimming_table
-
-    return {
+    summary = {
         "students": [student.name for student in prepared.students],
-        "teacher": Path(prepared.settings.teacher).name,
-        "steps": prepared.settings.optimiser.steps,
+        "teacher": Path(settings.teacher).name,
+        "steps": settings.optimiser.steps,
         "layer map": {str(m): n for m, n in prepared.objective.layers.items()},
         "weights": dict(prepared.objective.weights),
         "teacher parameters": prepared.teacher.model.module.num_parameters(),
         "parameters of all students": int(parameters.loc[parameters["part"] == "total", "parameters"].iloc[0]),
         **({"trimming": trimming_table(prepared)} if prepared.vocabularies else {}),
         **{name: round(value, 6) for name, value in scores.items()},
+        "teacher scores": {name: round(value, 6) for name, value in teacher_scores.items()},
     }
+    run = Run(COMMAND, identity, summary, tables)
+    write_run(out, run)
+    discard_checkpoints(out)
+    return run
+
+
+def compared_scores(scores: Mapping[str, float], teacher: Mapping[str, float]) -> dict[str, str]:
+    """The students' scores in words, each beside the teacher's on the same data."""
+    beside = {name: f" (teacher: {teacher[name]:.4g})" if name in teacher else "" for name in scores}
+    return {name: f"{value:.4g}{beside[name]}" for name, value in scores.items()}
+
+
+def described_fingerprint(fingerprint: str | None) -> str:
+    """A fingerprint in words; a hub dataset has none."""
+    return "no fingerprint is known: a hub dataset may change" if fingerprint is None else f"fingerprint {fingerprint}"

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import torch
 from torch import Tensor, nn
 
+from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
-from residuum.distillation.tables import trimming_table
+from residuum.distillation.students import parameter_counts
 from residuum.models.onnx_graphs import write_graph
 from residuum.models.surgery import save_whole
 from residuum.storage.files import whole_file
 
+COUNTERS = ("step", "tokens", "seconds")
 CARD = """---
 library_name: transformers
 tags: [distillation, residuum]
@@ -59,7 +64,7 @@ those of the texts. Students of one run share a space: vectors of different runs
 """
 
 
-def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], scores: Mapping[str, float]) -> list[Path]:
+def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], scores: Mapping[str, str]) -> list[Path]:
     """Write every student under `out/students`."""
     folders = []
     for student in prepared.students:
@@ -78,12 +83,24 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
     return folders
 
 
-def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores: Mapping[str, float]) -> str:
+def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores: Mapping[str, str]) -> str:
     """A model card: recipe, data, scores, parameters, limits."""
     settings, module = prepared.settings, student.model.module
     parameters, of_teacher = module.num_parameters(), prepared.teacher.model.module.num_parameters()
     heads = {True: "AutoModelForCausalLM", False: "AutoModelForMaskedLM"}
-    own = {name: value for name, value in scores.items() if _concerns(name, student)}
+    own = {}
+    for score, value in scores.items():  # such as `perplexity en/en` or `retrieval tr-en`
+        subject = score.partition(" ")[2]
+        name, slash, _ = subject.partition("/")
+        if name == student.name if slash else set(subject.split("-")) & set(student.languages):
+            own[score] = value
+    trimmed = ""
+    if trimming := trimming_table(prepared).get(student.name):
+        trimmed = (
+            f" of the teacher's {trimming['pieces before']:,}, those of its texts, which saves "
+            f"{trimming['parameters saved']:,} parameters; characters without a piece become "
+            f"{trimming['characters without a piece become']}"
+        )
     return CARD.format(
         name=student.name,
         teacher=Path(settings.teacher).name,
@@ -94,7 +111,7 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         layers=student.model.n_layers,
         width=student.model.hidden_size,
         pieces=module.config.vocab_size,
-        trimmed=_trimmed(prepared, student),
+        trimmed=trimmed,
         recipe=settings.recipe,
         loss=settings.preset or "own weights",
         weights=", ".join(f"{term} {weight:.4g}" for term, weight in prepared.objective.weights.items()),
@@ -106,19 +123,7 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         batch_size=settings.text.batch_size,
         temperature=prepared.objective.temperature,
         data="\n".join(f"- {language}: {texts[language]}" for language in student.languages),
-        scores="\n".join(f"- {name}: {value:.4g}" for name, value in own.items()) or "None were measured.",
-    )
-
-
-def _trimmed(prepared: Prepared, student: Student) -> str:
-    """What trimming left of the vocabulary and what it saved; nothing where it was not trimmed."""
-    found = trimming_table(prepared).get(student.name)
-    if found is None:
-        return ""
-    return (
-        f" of the teacher's {found['pieces before']:,}, those of its texts, which saves "
-        f"{found['parameters saved']:,} parameters; characters without a piece become "
-        f"{found['characters without a piece become']}"
+        scores="\n".join(f"- {name}: {value}" for name, value in own.items()) or "None were measured.",
     )
 
 
@@ -134,8 +139,74 @@ class _Logits(nn.Module):
         return self.network(input_ids=input_ids, attention_mask=attention_mask)[0]
 
 
-def _concerns(score: str, student: Student) -> bool:
-    """Whether a score such as `perplexity en/en` or `retrieval tr-en` is this student's."""
-    _, _, subject = score.partition(" ")
-    name, slash, _ = subject.partition("/")
-    return name == student.name if slash else bool(set(subject.split("-")) & set(student.languages))
+def loss_table(history: pd.DataFrame, turns: int) -> pd.DataFrame:
+    """step, student, language, term, value: one row for each term of each student at each logged step.
+
+    `turns` are the moves of weights in a step, which are several where students are moved one after the other.
+    """
+    long = history.melt(id_vars=list(COUNTERS), var_name="name", value_name="value").dropna(subset="value")
+    parts = long["name"].str.partition(" ")
+    subject = parts[2].str.partition("/")
+    table = pd.DataFrame(
+        {
+            "step": long["step"] // turns,
+            "student": subject[0],
+            "language": subject[2],
+            "term": parts[0],
+            "value": long["value"],
+            "tokens": long["tokens"],
+            "seconds": long["seconds"],
+        }
+    )
+    return table.sort_values(["step", "student", "language", "term"], kind="stable").reset_index(drop=True)
+
+
+def score_table(during: pd.DataFrame, final: Mapping[str, float], steps: int, turns: int) -> pd.DataFrame:
+    """step, score, subject, value; the last step's scores are always there."""
+    rows = during.to_dict("records") if not during.empty else []
+    rows = [row for row in rows if row["step"] != steps] + [{"step": steps, **final}]
+    tidy = [
+        (int(row["step"]) // turns, *str(name).split(" ", 1), float(value))
+        for row in rows
+        for name, value in row.items()
+        if name != "step"
+    ]
+    return pd.DataFrame(tidy, columns=["step", "score", "subject", "value"])
+
+
+def trimming_table(prepared: Prepared) -> dict[str, dict[str, Any]]:
+    """Of each student with a trimmed vocabulary: its pieces, the parameters that were saved, what is left unwritten."""
+    before = prepared.teacher.model.module.config.vocab_size
+    return {
+        student.name: {
+            "pieces before": before,
+            "pieces after": len(prepared.vocabularies[student.name].kept),
+            "parameters saved": saved_parameters(student.model, before),
+            "characters without a piece become": prepared.vocabularies[student.name].fallback,
+        }
+        for student in prepared.students
+        if student.name in prepared.vocabularies
+    }
+
+
+def saved_parameters(student: LanguageModel, pieces: int) -> int:
+    """How many parameters more the student would have with `pieces` pieces, by a twin without memory."""
+    config = copy.deepcopy(student.module.config)
+    config.vocab_size = pieces
+    with torch.device("meta"):
+        twin: Any = type(student.module)(config)
+    own = dict(student.module.named_parameters())
+    return sum(p.numel() - own[name].numel() for name, p in twin.named_parameters() if name in own)
+
+
+def parameter_table(prepared: Prepared) -> pd.DataFrame:
+    """part, parameters, layers, width, pieces: the teacher, each student, what they share, all students together."""
+    counts = parameter_counts({student.name: student.model for student in prepared.students})
+    models = {"teacher": prepared.teacher.model, **{student.name: student.model for student in prepared.students}}
+    rows = []
+    for part, n in {"teacher": models["teacher"].module.num_parameters(), **counts}.items():
+        model = models.get(part)
+        shape = (model.n_layers, model.hidden_size, model.module.config.vocab_size) if model else (None, None, None)
+        rows.append((part, n, *shape))
+    table = pd.DataFrame(rows, columns=["part", "parameters", "layers", "width", "pieces"])
+    return table.astype({"layers": "Int64", "width": "Int64", "pieces": "Int64"})

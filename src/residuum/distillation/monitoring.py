@@ -1,4 +1,4 @@
-"""What is measured while students learn: perplexity on held-out lines, retrieval of translations."""
+"""Scores during training: perplexity on held-out lines, retrieval of translations; the teacher's for comparison."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from residuum.distillation.networks import LanguageModel
 from residuum.distillation.steps import Student
-from residuum.distillation.texts import IGNORED, Encoder, Line
+from residuum.distillation.texts import IGNORED, LineEncoder, NumberedLine
 from residuum.maths.losses import mean_pool
-from residuum.maths.retrieval import Ranks, cosine_ranks
+from residuum.maths.retrieval import cosine_ranks
 from residuum.maths.vocabulary_losses import Learner, vocabulary_losses
 
 LINES_AT_ONCE = 16
@@ -25,46 +26,49 @@ class Monitor:
     """Scores of all students; the masks of held-out lines are always the same."""
 
     students: Sequence[Student]
-    encoders: Mapping[str, Encoder]
+    encoders: Mapping[str, LineEncoder]
     held_out: Mapping[str, Sequence[str]]
     pairs: Mapping[str, Sequence[tuple[str, str]]]
     device: torch.device
 
     def __call__(self, step: int = 0) -> dict[str, float]:
-        """perplexity student/language, and retrieval a-b and b-a: how many translations are nearest."""
+        """The scores of the students."""
+        return self.scores()
+
+    def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
+        """perplexity student/language, and retrieval a-b and b-a: the fraction of translations that are nearest.
+
+        With a teacher its scores on the same data; beside a trimmed student it too chooses among the student's tokens.
+        """
         scores: dict[str, float] = {}
         for student in self.students:
             for language in student.languages:
                 if student.model.head is not None and self.held_out.get(language):
-                    scores[f"perplexity {student.name}/{language}"] = self.perplexity(student, language)
+                    scores[f"perplexity {student.name}/{language}"] = self._perplexity(student, language, teacher)
         for pair, translations in self.pairs.items():
-            there, back = (float(ranks.hits.mean()) for ranks in self._ranks(pair, translations))
             a, b = pair.split("-")
-            scores |= {f"retrieval {a}-{b}": there, f"retrieval {b}-{a}": back}
+            sides = []
+            for side, language in enumerate((a, b)):
+                model = teacher or next(s for s in self.students if language in s.languages)
+                texts = [translation[side] for translation in translations]
+                sides.append(torch.cat([self._vectors(model, language, block) for block in _blocks(texts)]))
+            forward, backward = (float(ranks.hits.mean()) for ranks in cosine_ranks(sides[0], sides[1]))
+            scores |= {f"retrieval {a}-{b}": forward, f"retrieval {b}-{a}": backward}
         return scores
 
-    def perplexity(self, student: Student, language: str) -> float:
-        """exp of the mean cross-entropy of masked pieces (of next pieces, for a decoder) on held-out lines."""
+    def _perplexity(self, student: Student, language: str, teacher: LanguageModel | None) -> float:
+        """exp of the mean cross-entropy of masked tokens (of next tokens, for a decoder) on held-out lines."""
         total, count = 0.0, 0
-        lines = [Line(number, 0, text) for number, text in enumerate(self.held_out[language])]
+        lines = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
         for block in _blocks(lines):
-            batch = self._moved(self.encoders[language](block))
-            losses = _predicted_losses(student, batch)
+            losses = _predicted_losses(student, self._moved(self.encoders[language](block)), teacher)
             total, count = total + float(losses.cpu().double().sum()), count + len(losses)
         return math.exp(min(total / max(count, 1), 700.0))
 
-    def _ranks(self, pair: str, translations: Sequence[tuple[str, str]]) -> tuple[Ranks, Ranks]:
-        sides = []
-        for side, language in enumerate(pair.split("-")):
-            student = next(s for s in self.students if language in s.languages)
-            texts = [translation[side] for translation in translations]
-            sides.append(torch.cat([self._vectors(student, language, block) for block in _blocks(texts)]))
-        return cosine_ranks(sides[0], sides[1])
-
-    def _vectors(self, student: Student, language: str, texts: Sequence[str]) -> Tensor:
+    def _vectors(self, model: Student | LanguageModel, language: str, texts: Sequence[str]) -> Tensor:
         """The mean state of each sentence, averaged over the blocks as `evaluate retrieval --layers all` does."""
         batch = self._moved(self.encoders[language].plain(texts))
-        states = student.run(batch, attention=False).hidden
+        states = _states(model, batch)
         mask = batch["attention_mask"].bool()
         return torch.stack([mean_pool(layer, mask) for layer in states[1:]]).mean(dim=0).float().cpu()
 
@@ -72,16 +76,23 @@ class Monitor:
         return {name: tensor.to(self.device) for name, tensor in batch.items()}
 
 
-def _predicted_losses(student: Student, batch: Mapping[str, Tensor]) -> Tensor:
-    """Cross-entropy at every position that is predicted."""
-    head = student.model.head
+def _predicted_losses(student: Student, batch: Mapping[str, Tensor], teacher: LanguageModel | None) -> Tensor:
+    """Cross-entropy at every predicted position, of the student or of the teacher over the student's tokens."""
+    head = student.model.head if teacher is None else teacher.head
     assert head is not None
+    projection = head.projection if teacher is None else student.teacher_projection or head.projection
     places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
-    states = student.run(batch, attention=False).hidden[-1].flatten(0, 1)[places]
+    states = _states(teacher or student, batch)[-1].flatten(0, 1)[places]
     labels = student.ids(batch["labels"].flatten()[places])
     ones = torch.ones(len(places), device=states.device)
-    learner = Learner(head.transform(states), head.projection, 0, ones, torch.zeros_like(ones))
+    learner = Learner(head.transform(states), projection, 0, ones, torch.zeros_like(ones))
     return vocabulary_losses([learner], labels, None).hard[0]
+
+
+def _states(model: Student | LanguageModel, batch: Mapping[str, Tensor]) -> Sequence[Tensor]:
+    if isinstance(model, LanguageModel):
+        return model.run(batch["input_ids"], batch["attention_mask"]).hidden
+    return model.run(batch, attention=False).hidden
 
 
 def _blocks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -1,7 +1,7 @@
-"""A language model taken apart as distillation needs it: states of chosen layers, attention inputs, head, decoder.
+"""A language model in the parts that distillation needs: states of chosen layers, attention inputs, head, decoder.
 
-The head is run only at chosen positions, and the decoder's matrix is handed out, so that logits of a large vocabulary
-are never made where they are not asked for.
+The head runs only at chosen positions, and the decoder's matrix is passed on, so that logits of a large vocabulary are
+computed only where they are needed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AttentionInputs:
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What one run gave: every layer's states (0: the embeddings) and, where asked for, every block's attention."""
+    """The states of every layer (0: the embeddings) and, on request, the attention inputs of every block."""
 
     hidden: Sequence[Tensor]
     attention: Sequence[AttentionInputs]
@@ -75,7 +75,7 @@ class LanguageModel:
 
     @property
     def head(self) -> Head | None:
-        """The head that the module has now: students that come to share one get another than they were built with."""
+        """The head that the module has now; sharing replaces the one that a student was built with."""
         return None if self.base is self.module else find_head(self.module)
 
     @property
@@ -89,7 +89,7 @@ class LanguageModel:
         blocks = find_blocks(self.base)[2]
         if blocks is None:
             raise ModelError(
-                f"{type(self.module).__name__} runs one block again and again; its layers cannot be mapped one by one."
+                f"{type(self.module).__name__} runs one block repeatedly; its layers cannot be mapped one by one."
             )
         return blocks
 
@@ -119,9 +119,9 @@ class LanguageModel:
 
 
 def language_model(module: PreTrainedModel, *, attention: bool = False) -> LanguageModel:
-    """Take a model apart; `attention` makes its attention readable. The head must give the model's own logits."""
+    """Wrap a model; `attention` makes its attention readable. The head must give the logits of the model itself."""
     base: nn.Module = getattr(module, "base_model", module)
-    if attention and not _is_mpnet(base):
+    if attention and not _mpnet_attentions(base):
         _let_attention_be_recorded()
         module.set_attn_implementation(RECORDING)
     model = LanguageModel(module, is_causal(base))
@@ -147,6 +147,14 @@ def find_head(module: nn.Module) -> Head:
         f"The head of {type(module).__name__} is not known; distil from BERT, RoBERTa, XLM-R, DistilBERT, MPNet, "
         "ELECTRA, GPT-2 or Llama, or choose a loss without mlm and soft."
     )
+
+
+def has_known_head(module: nn.Module) -> bool:
+    """Whether `find_head` knows the head of a model, if it has one."""
+    try:
+        return getattr(module, "base_model", module) is module or find_head(module) is not None
+    except ModelError:
+        return False
 
 
 @torch.inference_mode()
@@ -198,12 +206,8 @@ def _let_attention_be_recorded() -> None:
     AttentionMaskInterface.register(RECORDING, sdpa_mask)
 
 
-def _is_mpnet(base: nn.Module) -> bool:
-    """MPNet computes its attention itself, so that it is read from the outside."""
-    return bool(_mpnet_attentions(base))
-
-
 def _mpnet_attentions(base: nn.Module) -> list[nn.Module]:
+    """The attention modules of MPNet, which computes its attention itself, so that hooks must read it."""
     return [part for part in base.modules() if type(part).__name__ == "MPNetSelfAttention"]
 
 

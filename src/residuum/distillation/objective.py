@@ -1,4 +1,4 @@
-"""What a student is asked to match, term by term, and what it needs to do so."""
+"""What a student is trained to match, term by term."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ import torch
 from torch import Tensor, nn
 
 from residuum.distillation.networks import AttentionInputs, States
-from residuum.distillation.presets import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, Recipe
+from residuum.distillation.settings import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, Recipe
 from residuum.maths import losses
 from residuum.maths.losses import LayerMap
 
 
 @dataclass(frozen=True, eq=False)
-class Knowledge:
-    """What the teacher gave for a batch: states and attention of the layers that are asked for, by number."""
+class TeacherOutput:
+    """The teacher on a batch: states and attention of the compared layers, features at chosen positions, vectors."""
 
     hidden: Mapping[int, Tensor]
     attention: Mapping[int, AttentionInputs]
+    features: Tensor  # position × neuron, after the head's transform; empty where no logits are needed
+    vectors: Tensor  # sentence × neuron, mean of the last layer
 
 
 @dataclass(frozen=True)
 class Counts:
-    """By what each kind of term is divided: whole tokens, sentences, predicted and softly compared positions."""
+    """The divisor of each kind of term: tokens, sentences, predicted and softly compared positions."""
 
     tokens: float
     sentences: float
@@ -33,7 +35,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Objective:
+class DistillationObjective:
     """The weights of the terms, the layer map g and the rules of a recipe."""
 
     weights: Mapping[str, float]
@@ -43,7 +45,7 @@ class Objective:
     causal: bool
 
     def uses(self, *terms: str) -> bool:
-        """Whether any of these terms counts."""
+        """Whether any of these terms has a weight."""
         return any(self.weights.get(term, 0) > 0 for term in terms)
 
     @property
@@ -63,7 +65,7 @@ class Objective:
 class Projections(nn.Module):
     """Learnable maps into the teacher's space: W per layer where widths differ, a GELU map for hidden_kl."""
 
-    def __init__(self, objective: Objective, student: int, teacher: int) -> None:
+    def __init__(self, objective: DistillationObjective, student: int, teacher: int) -> None:
         super().__init__()
         layers = [0, *objective.layers]
         self.linear = nn.ModuleDict()
@@ -81,7 +83,12 @@ class Projections(nn.Module):
 
 
 def token_terms(
-    objective: Objective, student: States, teacher: Knowledge, mask: Tensor, projections: Projections, counts: Counts
+    objective: DistillationObjective,
+    student: States,
+    teacher: TeacherOutput,
+    mask: Tensor,
+    projections: Projections,
+    counts: Counts,
 ) -> Iterator[tuple[str, Tensor]]:
     """Every used term on states, attention and embeddings; terms over layers are summed over the mapped ones."""
     published = objective.recipe == "published"
@@ -111,24 +118,30 @@ def token_terms(
 
 
 def _first_token_terms(
-    objective: Objective, student: States, teacher: Knowledge, mask: Tensor, projections: Projections, counts: Counts
+    objective: DistillationObjective,
+    student: States,
+    teacher: TeacherOutput,
+    mask: Tensor,
+    projections: Projections,
+    counts: Counts,
 ) -> Iterator[tuple[str, Tensor]]:
     """Terms on the token that stands for the sentence: the first, in decoders the last."""
     place = mask.sum(dim=1, keepdim=True) - 1 if objective.causal else torch.zeros_like(mask[:, :1], dtype=torch.long)
 
-    def own(states: Tensor) -> Tensor:
+    def of_sentence(states: Tensor) -> Tensor:
         return states.gather(1, place[..., None].expand(-1, -1, states.shape[-1]))
 
     for term, loss in (("cls_mse", losses.normalized_mse), ("cls_cos", losses.hidden_cos)):
         if objective.uses(term):
             pairs = [
-                (projections(m, own(student.hidden[m])), own(teacher.hidden[n])) for m, n in objective.layers.items()
+                (projections(m, of_sentence(student.hidden[m])), of_sentence(teacher.hidden[n]))
+                for m, n in objective.layers.items()
             ]
             yield term, _sum(loss(s, t).sum() / counts.sentences for s, t in pairs)
 
 
 def _attention_values(
-    term: str, objective: Objective, student: States, teacher: Knowledge, mask: Tensor
+    term: str, objective: DistillationObjective, student: States, teacher: TeacherOutput, mask: Tensor
 ) -> Iterator[Tensor]:
     """A term's values per token, for each mapped layer."""
     for m, n in objective.layers.items():

@@ -12,19 +12,31 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residuum.corpus.streams import check_text, text_lines
-from residuum.distillation.essential import EssentialNeurons, essential_neurons
+from residuum.corpus.text_files import check_text, text_lines
 from residuum.distillation.monitoring import Monitor
-from residuum.distillation.networks import LanguageModel, language_model
-from residuum.distillation.objective import Objective, Projections
-from residuum.distillation.presets import ATTENTION_TERMS, HEAD_TERMS, HEADLESS
-from residuum.distillation.settings import DistillSettings, LayerChoice, MeasuredMap
-from residuum.distillation.steps import Step, Student
-from residuum.distillation.students import Initialisation, build_student, share_parts, student_config, whole_shape
-from residuum.distillation.teaching import Memory, Teacher
+from residuum.distillation.networks import LanguageModel, has_known_head, language_model
+from residuum.distillation.objective import DistillationObjective, Projections
+from residuum.distillation.settings import (
+    ATTENTION_TERMS,
+    HEAD_TERMS,
+    HEADLESS,
+    DistillSettings,
+    LayerMapChoice,
+    MeasuredMap,
+)
+from residuum.distillation.steps import DistillationStep, Student
+from residuum.distillation.students import (
+    Initialisation,
+    build_student,
+    essential_neurons,
+    share_parts,
+    student_config,
+    whole_shape,
+)
+from residuum.distillation.teaching import LastOutput, Teacher
 from residuum.distillation.texts import (
-    Encoder,
     LanguageBatches,
+    LineEncoder,
     PairwiseBatches,
     check_tokenizer,
     held_out_lines,
@@ -35,6 +47,7 @@ from residuum.maths.losses import LayerMap, layer_map, measured_map, published_u
 from residuum.models.loading import (
     check_no_fresh_weights,
     clear_loading_errors,
+    from_transformers,
     load_tokenizer,
     resolve_device,
     weights_fingerprint,
@@ -45,7 +58,6 @@ from residuum.storage.results import clear_content_errors, read_run
 from residuum.training import ParameterGroup, check_abilities, trainable_groups
 
 if TYPE_CHECKING:
-    import pandas as pd
     from transformers import PreTrainedTokenizerBase
 
 NEURON_BATCHES = 32  # batches of text from which essential neurons are chosen
@@ -60,14 +72,14 @@ class Prepared:
     tokenizer: PreTrainedTokenizerBase
     students: list[Student]
     vocabularies: dict[str, Vocabulary]  # of each student, where trimmed
-    objective: Objective
+    objective: DistillationObjective
     batches: LanguageBatches | PairwiseBatches
-    step: Step
+    step: DistillationStep
     monitor: Monitor
 
     @property
     def modules(self) -> dict[str, nn.Module]:
-        """What is trained and kept in checkpoints."""
+        """What is trained and saved in checkpoints."""
         modules: dict[str, nn.Module] = {student.name: student.model.module for student in self.students}
         for student in self.students:
             if next(student.projections.parameters(), None) is not None:
@@ -75,11 +87,6 @@ class Prepared:
         if self.step.discriminator is not None:
             modules["discriminator"] = self.step.discriminator
         return modules
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Every (language, student), languages in the order of the texts."""
-        return language_student_pairs(self.settings)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Each parameter once. `published` stepped tied weights twice, which twice the rate stands for.
@@ -100,10 +107,12 @@ class Prepared:
         return [group for group in (*rest, ParameterGroup(twice, rate=2.0)) if group.parameters]
 
 
-def prepare(settings: DistillSettings, device: str = "auto") -> Prepared:
+def prepare(settings: DistillSettings) -> Prepared:
     """Check texts and settings, load the teacher, build the students."""
-    place = resolve_device(device)
-    _check_machine(settings, place)
+    device = resolve_device(settings.device)
+    if settings.onnx:
+        check_packages()
+    check_abilities(settings.optimiser.precision, settings.report_to, device)
     for source in settings.texts.values():
         check_text(source)
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
@@ -112,15 +121,21 @@ def prepare(settings: DistillSettings, device: str = "auto") -> Prepared:
         pair: translation_pairs(files)[: settings.evaluation.lines] for pair, files in settings.evaluation.pairs.items()
     }
     model, tokenizer = load_teacher(settings)
-    model.module.to(device=place)  # pyright: ignore[reportCallIssue]
+    model.module.to(device=device)  # pyright: ignore[reportCallIssue]
     objective = make_objective(settings, model)
     vocabularies = _vocabularies(settings, tokenizer, translations)
     encoders = _encoders(settings, model, tokenizer, vocabularies)
-    students = _students(settings, model, objective, encoders, vocabularies, place)
+    students = _students(settings, model, objective, encoders, vocabularies, device)
     batches = LanguageBatches(settings.texts, encoders, settings.text, translations)
     cache = Path(settings.teacher_cache) if settings.teacher_cache else None
-    memory = None if settings.recipe == "corrected" else Memory()
-    teacher = Teacher(model, objective, weights_fingerprint(model.module), cache, memory)
+    last = None if settings.recipe == "corrected" else LastOutput()
+    teacher = Teacher(model, objective, weights_fingerprint(model.module), cache, last)
+    discriminator = None
+    if objective.uses("adversarial"):
+        width = students[0].model.hidden_size
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            discriminator = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, len(settings.texts)))
     return Prepared(
         settings=settings,
         teacher=teacher,
@@ -130,14 +145,14 @@ def prepare(settings: DistillSettings, device: str = "auto") -> Prepared:
         objective=objective,
         batches=batches
         if settings.recipe == "corrected"
-        else PairwiseBatches(batches, language_student_pairs(settings)),
-        step=Step(teacher, students, objective, settings.contrast, _discriminator(settings, objective, students)),
-        monitor=Monitor(students, encoders, held_out, monitored, place),
+        else PairwiseBatches(batches, settings.language_student_pairs),
+        step=DistillationStep(teacher, students, objective, settings.contrast, discriminator),
+        monitor=Monitor(students, encoders, held_out, monitored, device),
     )
 
 
 def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTokenizerBase]:
-    """The teacher, frozen, in eval mode; with its head if a term of the loss needs one."""
+    """The teacher, frozen, in eval mode; without its head where that is missing or unknown and no term needs it."""
     import transformers
 
     name = settings.teacher
@@ -149,13 +164,15 @@ def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTo
         masked = config.model_type in transformers.models.auto.modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
         kind: Any = transformers.AutoModelForMaskedLM if masked or not causal else transformers.AutoModelForCausalLM
         options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        if not (needs_head or masked or causal):
+            kind = transformers.AutoModel
         module, info = kind.from_pretrained(name, **options)
-        if info["missing_keys"]:
-            if needs_head:
-                raise ModelError(
-                    f"{name} has no language-model head (its weights lack {sorted(info['missing_keys'])[0]}), which "
-                    f"mlm and soft need; choose a preset without them: {', '.join(HEADLESS)}."
-                )
+        if needs_head and info["missing_keys"]:
+            raise ModelError(
+                f"{name} has no language-model head (its weights lack {sorted(info['missing_keys'])[0]}), which "
+                f"mlm and soft need; choose a preset without them: {', '.join(HEADLESS)}."
+            )
+        if not needs_head and (info["missing_keys"] or not has_known_head(module)):
             module, info = transformers.AutoModel.from_pretrained(name, **options)
     check_no_fresh_weights(module, info, name)
     tokenizer = load_tokenizer(name, trust_remote_code=False)
@@ -167,7 +184,7 @@ def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTo
     return model, tokenizer
 
 
-def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Objective:
+def make_objective(settings: DistillSettings, teacher: LanguageModel) -> DistillationObjective:
     """The loss of the settings, for this teacher."""
     shape = whole_shape(teacher, settings.shape, settings.initialise)
     n_layers = student_config(teacher, shape, tie=settings.tie).num_hidden_layers
@@ -179,7 +196,7 @@ def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Objecti
             f"{teacher.n_heads}; keep the number of heads (essential neurons keep whole heads, fewer of them in a "
             "narrower student) or choose a loss without attention."
         )
-    return Objective(
+    return DistillationObjective(
         weights=settings.loss.weights,
         layers=chosen_map(choice, n_layers, teacher.n_layers, published=settings.recipe == "published"),
         temperature=settings.loss.temperature,
@@ -188,7 +205,7 @@ def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Objecti
     )
 
 
-def chosen_map(choice: LayerChoice | str, student: int, teacher: int, *, published: bool) -> LayerMap:
+def chosen_map(choice: LayerMapChoice | str, student: int, teacher: int, *, published: bool) -> LayerMap:
     """The layer map of a setting: by name, as a list, or measured by a `compare` run."""
     if isinstance(choice, MeasuredMap):
         return _measured(choice, student, teacher)
@@ -197,50 +214,32 @@ def chosen_map(choice: LayerChoice | str, student: int, teacher: int, *, publish
     return layer_map(choice, student, teacher)
 
 
-def language_student_pairs(settings: DistillSettings) -> list[tuple[str, str]]:
-    """Every (language, student) in the order of algorithm 1: languages outside, students inside."""
-    return [
-        (language, name)
-        for language in settings.texts
-        for name, student in settings.learners.items()
-        if language in student.languages
-    ]
-
-
-def _check_machine(settings: DistillSettings, place: torch.device) -> None:
-    """Whether what the settings ask for is installed and can be done here."""
-    if settings.onnx:
-        check_packages()
-    check_abilities(settings.optimiser.precision, settings.report_to, place)
-
-
 def _measured(choice: MeasuredMap, student: int, teacher: int) -> LayerMap:
+    """The layer map from the measured similarity of every student layer with every teacher layer."""
     run = read_run(choice.run)
     frame = run.tables.get("similarity")
     if frame is None:
         raise SettingError(f"layer_map.run: {choice.run} is no run of `compare`.")
     with clear_content_errors(run.command, run.folder):
-        return measured_map(_similarities(choice, frame, student, teacher))
-
-
-def _similarities(choice: MeasuredMap, frame: pd.DataFrame, student: int, teacher: int) -> np.ndarray:
-    """The measured similarity of every layer of the student with every layer of the teacher."""
-    rows = frame[
-        (frame["measure"] == choice.measure)
-        & (frame["model_a"] == choice.student)
-        & (frame["model_b"] == choice.teacher)
-    ]
-    table = rows.pivot_table(index="layer_a", columns="layer_b", values="value")
-    wanted = list(range(1, student + 1)), list(range(1, teacher + 1))
-    if not set(wanted[0]) <= set(table.index) or not set(wanted[1]) <= set(table.columns):
-        raise SettingError(
-            f"layer_map.run: {choice.run} does not compare {choice.student} (layers 1–{student}) with {choice.teacher} "
-            f"(layers 1–{teacher}) by {choice.measure}; it has {', '.join(sorted(set(frame['model_a'])))}."
-        )
-    similarities = table.loc[wanted[0], wanted[1]].to_numpy(dtype=np.float64)
-    if not np.isfinite(similarities).all():
-        raise SettingError(f"layer_map.run: {choice.run} has similarities that are no numbers; choose another measure.")
-    return similarities
+        rows = frame[
+            (frame["measure"] == choice.measure)
+            & (frame["model_a"] == choice.student)
+            & (frame["model_b"] == choice.teacher)
+        ]
+        table = rows.pivot_table(index="layer_a", columns="layer_b", values="value")
+        own, other = list(range(1, student + 1)), list(range(1, teacher + 1))
+        if not set(own) <= set(table.index) or not set(other) <= set(table.columns):
+            raise SettingError(
+                f"layer_map.run: {choice.run} does not compare {choice.student} (layers 1–{student}) with "
+                f"{choice.teacher} (layers 1–{teacher}) by {choice.measure}; it has "
+                f"{', '.join(sorted(set(frame['model_a'])))}."
+            )
+        similarities = table.loc[own, other].to_numpy(dtype=np.float64)
+        if not np.isfinite(similarities).all():
+            raise SettingError(
+                f"layer_map.run: {choice.run} has similarities that are not finite; choose another measure."
+            )
+        return measured_map(similarities)
 
 
 def _vocabularies(
@@ -263,8 +262,8 @@ def _vocabularies(
         shared = cut_vocabulary(tokenizer, np.sum(list(counts.values()), axis=0), minimum)
         return dict.fromkeys(settings.learners, shared)
     return {
-        name: cut_vocabulary(tokenizer, np.sum([counts[language] for language in one.languages], axis=0), minimum)
-        for name, one in settings.learners.items()
+        name: cut_vocabulary(tokenizer, np.sum([counts[language] for language in languages], axis=0), minimum)
+        for name, languages in settings.learners.items()
     }
 
 
@@ -273,18 +272,16 @@ def _encoders(
     teacher: LanguageModel,
     tokenizer: PreTrainedTokenizerBase,
     vocabularies: dict[str, Vocabulary],
-) -> dict[str, Encoder]:
-    from residuum.models.loading import from_transformers
-
+) -> dict[str, LineEncoder]:
     window = from_transformers(teacher.base, tokenizer).window or settings.text.max_length
     special = np.array(tokenizer.all_special_ids)
     encoders = {}
     for language in settings.texts:
         pieces = np.arange(len(tokenizer))
-        for name, one in settings.learners.items():
-            if language in one.languages and name in vocabularies:
+        for name, languages in settings.learners.items():
+            if language in languages and name in vocabularies:
                 pieces = np.intersect1d(pieces, vocabularies[name].kept)
-        encoders[language] = Encoder(
+        encoders[language] = LineEncoder(
             tokenizer=tokenizer,
             settings=settings.text,
             language=language,
@@ -300,8 +297,8 @@ def _encoders(
 def _students(
     settings: DistillSettings,
     teacher: LanguageModel,
-    objective: Objective,
-    encoders: dict[str, Encoder],
+    objective: DistillationObjective,
+    encoders: dict[str, LineEncoder],
     vocabularies: dict[str, Vocabulary],
     device: torch.device,
 ) -> list[Student]:
@@ -320,14 +317,14 @@ def _students(
     ]
     share_parts(models, settings.sharing if settings.sharing != "all" else "none")
     # Students of one vocabulary hold one and the same table of ids and one slice of the teacher's decoder.
-    pieces = {id(one): _pieces_of(one, teacher, device) for one in (None, *vocabularies.values())}
+    pieces = {id(cut): _pieces_of(cut, teacher, device) for cut in (None, *vocabularies.values())}
     students = []
-    for (name, one), model in zip(settings.learners.items(), models, strict=True):
+    for (name, languages), model in zip(settings.learners.items(), models, strict=True):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             projections = Projections(objective, model.hidden_size, teacher.hidden_size)
         new_ids, decoder = pieces[id(vocabularies.get(name))]
-        students.append(Student(name, model, tuple(one.languages), projections.to(device), new_ids, decoder))
+        students.append(Student(name, model, languages, projections.to(device), new_ids, decoder))
     return students
 
 
@@ -342,7 +339,7 @@ def _pieces_of(pieces: Vocabulary | None, teacher: LanguageModel, device: torch.
 
 
 def _initialisation(
-    settings: DistillSettings, teacher: LanguageModel, encoders: dict[str, Encoder], device: torch.device
+    settings: DistillSettings, teacher: LanguageModel, encoders: dict[str, LineEncoder], device: torch.device
 ) -> Initialisation:
     shape = whole_shape(teacher, settings.shape, settings.initialise)
     config = student_config(teacher, shape, tie=settings.tie)
@@ -354,24 +351,15 @@ def _initialisation(
         )
     neurons = None
     if settings.initialise == "neurons":
-        neurons = _chosen_neurons(settings, teacher, encoders, config, device)
+        whole = teacher.module.config
+        inner = settings.shape.intermediate_size or getattr(whole, "intermediate_size", None) or whole.hidden_dim
+        batches = _plain_batches(settings, encoders, device)
+        neurons = essential_neurons(teacher, batches, config.hidden_size, config.num_attention_heads, inner)
     return Initialisation(settings.initialise, layers, head=not published, neurons=neurons, seed=settings.seed)
 
 
-def _chosen_neurons(
-    settings: DistillSettings, teacher: LanguageModel, encoders: dict[str, Encoder], config: Any, device: torch.device
-) -> EssentialNeurons:
-    inner = settings.shape.intermediate_size or _inner_size(teacher.module.config)
-    batches = _plain_batches(settings, encoders, device)
-    return essential_neurons(teacher, batches, config.hidden_size, config.num_attention_heads, inner)
-
-
-def _inner_size(config: Any) -> int:
-    return getattr(config, "intermediate_size", None) or config.hidden_dim
-
-
 def _plain_batches(
-    settings: DistillSettings, encoders: dict[str, Encoder], device: torch.device
+    settings: DistillSettings, encoders: dict[str, LineEncoder], device: torch.device
 ) -> Iterator[dict[str, Tensor]]:
     for language, source in settings.texts.items():
         texts = (text for _, text in text_lines(source))
@@ -379,12 +367,3 @@ def _plain_batches(
             if not (block := list(islice(texts, settings.text.batch_size))):
                 break
             yield {name: tensor.to(device) for name, tensor in encoders[language].plain(block).items()}
-
-
-def _discriminator(settings: DistillSettings, objective: Objective, students: list[Student]) -> nn.Module | None:
-    if not objective.uses("adversarial"):
-        return None
-    width = students[0].model.hidden_size
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        return nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, len(settings.texts)))

@@ -1,325 +1,430 @@
-"""The settings of a distillation: one schema, checked whole before anything is loaded."""
+"""The settings of a distillation, checked before anything is loaded, and the named losses.
+
+Presets are the losses of the thesis (tables 3.1 and 4.7) and of its survey, with their weights under each recipe.
+
+The published configurations weigh sums that differ in size by orders of magnitude: `soft` is summed over all positions
+and divided by the batch only, `attention` compares probabilities, most of which are near zero. `corrected` averages
+every term per token and compares scores before the softmax, so equal weights would be another method. Its weights are
+the published ones times what the published sums multiply them by:
+
+    soft       × TOKENS         positions per line, padding included, that the sum runs over
+    attention  ÷ (KEYS·TOKENS)  Δp ≈ p·(Δa − mean Δa): with KEYS keys sharing the mass evenly, the squared difference of
+                                probabilities, averaged over TOKENS keys, is that of the scores ÷ (KEYS·TOKENS)
+
+and then all are divided by their sum.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-
-from residuum.distillation.presets import PRESETS, SUM_TOLERANCE, TERMS, Preset, Recipe
 from residuum.errors import SettingError
-from residuum.storage.schemas import read_yaml
+from residuum.settings import (
+    Argument,
+    Device,
+    Option,
+    Out,
+    Resumable,
+    Seed,
+    Settings,
+    from_mapping,
+    named_values,
+    section,
+)
+from residuum.training.settings import PrecisionOption, ReportTo, ScheduleOption, Warmup, WeightDecay
 
-Positive = Annotated[int, Field(ge=1)]
-Name = Annotated[str, Field(pattern=r"^[\w.-]+$")]
+Recipe = Literal["corrected", "thesis", "published"]
+RECIPES: tuple[Recipe, ...] = ("corrected", "thesis", "published")
+
+HEAD_TERMS = ("mlm", "soft", "softmax_regression")
+HIDDEN_TERMS = ("hidden_mse", "hidden_cos", "hidden_kl", "cls_mse", "cls_cos")
+ATTENTION_TERMS = ("attention_mse", "attention_kl", "value_relation")
+EMBEDDING_TERMS = ("embedding_mse", "embedding_cos")
+ALIGNMENT_TERMS = ("adversarial", "contrastive")
+TERMS = (*HEAD_TERMS, *HIDDEN_TERMS, *ATTENTION_TERMS, *EMBEDDING_TERMS, *ALIGNMENT_TERMS)
+
+TOKENS = 128  # of the longest of 16 lines of web text, to which the others are padded
+KEYS = 8  # that a query attends to
+SUM_TOLERANCE = 0.01  # published weights add up to 0.999 or 1
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A loss by name: the published weight of each term, and the teacher layers it compares with."""
+
+    weights: Mapping[str, float]
+    layer_map: str = "uniform"
+    temperature: float = 4.0
+    share: str | None = None  # `all`: one student for all languages
+    averaged: bool = False  # weights of averages, the same in every recipe
+
+    def weights_for(self, recipe: Recipe) -> dict[str, float]:
+        """The weights of the terms under a recipe."""
+        if recipe != "corrected" or self.averaged:
+            return dict(self.weights)
+        return in_effect(self.weights)
+
+
+def in_effect(published: Mapping[str, float]) -> dict[str, float]:
+    """Weights of averaged terms with the proportions that the published weights give the published sums."""
+    factors = {"soft": float(TOKENS), "attention_mse": 1 / (KEYS * TOKENS)}
+    weights = {term: weight * factors.get(term, 1.0) for term, weight in published.items()}
+    total = sum(weights.values())
+    return {term: weight / total for term, weight in weights.items()}
+
+
+_HINTON = {"mlm": 0.0005, "soft": 0.0005}
+_MONOSHOT = {**_HINTON, "hidden_mse": 0.333, "attention_mse": 0.333, "embedding_mse": 0.333}
+_COSINE = {**_HINTON, "hidden_cos": 0.333, "attention_mse": 0.333, "embedding_mse": 0.333}
+_TINYBERT = {"hidden_mse": 0.333, "attention_mse": 0.333, "embedding_mse": 0.333}
+
+_MONOLINGUAL = {
+    "hinton": Preset({"mlm": 0.5, "soft": 0.5}),
+    "hinton+hidden": Preset({**_HINTON, "hidden_mse": 0.999}),
+    "hinton+hidden+attention": Preset({**_HINTON, "hidden_mse": 0.499, "attention_mse": 0.499}),
+    "monoshot": Preset(_MONOSHOT),
+    "hidden+attention+embedding": Preset(_TINYBERT),
+    "monoshot-cos": Preset(_COSINE),
+    "monoshot-cos-bottom": Preset(_COSINE, "bottom"),
+    "monoshot-top": Preset(_MONOSHOT, "top"),
+    "monoshot-bottom": Preset(_MONOSHOT, "bottom"),
+    "monoalignment": Preset(_MONOSHOT, "last"),
+}
+TABLE_4_7 = tuple(_MONOLINGUAL)
+
+PRESETS: dict[str, Preset] = {
+    **_MONOLINGUAL,
+    **{
+        f"bilingual-{name}": Preset(preset.weights, preset.layer_map, share="all")
+        for name, preset in _MONOLINGUAL.items()
+    },
+    "tinybert": Preset(_TINYBERT),
+    "distilbert": Preset({"soft": 0.625, "mlm": 0.25, "hidden_cos": 0.125}, "last", temperature=2.0, averaged=True),
+    "minilm": Preset({"attention_kl": 0.5, "value_relation": 0.5}, "last", averaged=True),
+    "pkd": Preset({"mlm": 0.25, "soft": 0.25, "cls_mse": 0.5}, averaged=True),
+    "sid": Preset({"mlm": 0.25, "soft": 0.25, "cls_cos": 0.25, "attention_kl": 0.25}, averaged=True),
+    "xtremedistil": Preset({"mlm": 0.25, "soft": 0.25, "hidden_kl": 0.5}, averaged=True),
+    "softmax-regression": Preset({"softmax_regression": 0.5, "hidden_mse": 0.5}, "last", averaged=True),
+}
+HEADLESS = tuple(name for name, preset in PRESETS.items() if not set(preset.weights) & set(HEAD_TERMS))
+
+if TYPE_CHECKING:
+    Texts = Any
+else:
+    Texts = Any | tuple[str, ...]  # several words on the command line
 SHARING = ("none", "embeddings", "all")
 SHARED_PARTS = ("embeddings", "head")
-CLIP = 1.0  # the bound of a gradient's norm in the corrected recipe
+CLIP = 1.0  # the maximum gradient norm of the corrected recipe
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MeasuredMap(_Strict):
+@dataclass(frozen=True, kw_only=True)
+class MeasuredMap(Settings):
     """A layer map from a `compare` run: the order-preserving one of highest CKA between two of its models."""
 
-    run: str
-    student: str  # the name of the model in the run whose layers stand for the student's
-    teacher: str
-    measure: str = "cka"
+    run: Annotated[str, Option("Folder of the run")]
+    student: Annotated[str, Option("Model of the run whose layers stand for the student's")]
+    teacher: Annotated[str, Option("Model of the run whose layers are the teacher's")]
+    measure: Annotated[str, Option("Similarity measure")] = "cka"
 
 
-LayerChoice = Literal["uniform", "top", "bottom", "last"] | list[Positive] | MeasuredMap
+LayerMapChoice = Literal["uniform", "top", "bottom", "last"] | tuple[int, ...] | MeasuredMap
+PairFiles = Annotated[
+    dict[str, tuple[str, str]], Option("Two text files per language pair, line by line, such as tr-en: [a.tr, a.en]")
+]
 
 
-class StudentSettings(_Strict):
-    """One student: its languages."""
+@dataclass(frozen=True, kw_only=True)
+class ShapeSettings(Settings):
+    """The shape of all students; what is not given is as in the teacher."""
 
-    languages: list[Name] = Field(min_length=1)
-
-
-class ShapeSettings(_Strict):
-    """The shape of all students; what is not given is as in the teacher (layers: half of them)."""
-
-    layers: Positive | None = None
-    hidden_size: Positive | None = None
-    heads: Positive | None = None
-    intermediate_size: Positive | None = None
+    layers: Annotated[int | None, Option("Layers [half of the teacher's]", at_least=1)] = None
+    hidden_size: Annotated[int | None, Option("Width of the states", at_least=1)] = None
+    heads: Annotated[int | None, Option("Attention heads", at_least=1)] = None
+    intermediate_size: Annotated[int | None, Option("Width of the feed-forward layers", at_least=1)] = None
 
 
-class VocabularySettings(_Strict):
-    """Which pieces the students have, and at which positions the vocabulary is multiplied for `soft`."""
+@dataclass(frozen=True, kw_only=True)
+class VocabularySettings(Settings):
+    """The vocabulary of the students, and the positions whose logits `soft` compares."""
 
-    trim: bool = False
-    minimum_count: Positive = 1
-    soft_positions: Literal["masked", "all"] | Annotated[float, Field(gt=0, lt=1)] | None = None
-
-
-class TextSettings(_Strict):
-    """How texts become batches; `batch_size` is per language."""
-
-    batch_size: Positive = 16
-    max_length: Annotated[int, Field(ge=4)] = 512
-    shuffle_buffer: Positive = 10_000
-    masked: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    new_masks_each_epoch: bool = True
-    held_out: Annotated[int, Field(ge=0)] = 200  # lines from the start of each text, for perplexity
+    trim: Annotated[bool, Option("Keep only the tokens that the texts use")] = False
+    minimum_count: Annotated[int, Option("Keep tokens that occur at least this often", at_least=1)] = 1
+    soft_positions: Annotated[
+        Literal["masked", "all"] | float | None,
+        Option("Positions that `soft` compares: masked, all or a fraction [by recipe]", above=0, below=1),
+    ] = None
 
 
-class OptimiserSettings(_Strict):
-    """AdamW as in table 4.2 of the thesis; `clip: auto` bounds the gradient's norm by 1 where recipe is corrected."""
+@dataclass(frozen=True, kw_only=True)
+class TextSettings(Settings):
+    """How texts become batches."""
 
-    steps: Positive = 500_000
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-4
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    warmup: Annotated[float, Field(ge=0)] = 0.1
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    clip: Annotated[float, Field(gt=0)] | Literal["auto"] | None = "auto"
-    accumulation: Positive = 1
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    checkpoint_every: Positive = 1000
-    log_every: Positive = 50
+    batch_size: Annotated[int, Option("Lines per language and step", at_least=1)] = 16
+    max_length: Annotated[int, Option("Maximum tokens per line", at_least=4)] = 512
+    shuffle_buffer: Annotated[int, Option("Lines in the shuffle buffer", at_least=1)] = 10_000
+    masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
+    new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
+    held_out: Annotated[int, Option("Held-out lines from the start of each text, for perplexity", at_least=0)] = 200
 
 
-class EvaluationSettings(_Strict):
-    """What is measured during training: perplexity on held-out lines, retrieval on pairs of files by `tr-en`."""
+@dataclass(frozen=True, kw_only=True)
+class OptimiserSettings(Settings):
+    """AdamW as in table 4.2 of the thesis; `clip: auto` is 1 in the corrected recipe, no bound in the others."""
 
-    every: Positive | None = None
-    pairs: dict[Annotated[str, Field(pattern=r"^[^-]+-[^-]+$")], tuple[str, str]] = {}
-    lines: Positive = 500
+    steps: Annotated[int, Option("Training steps", at_least=1)] = 500_000
+    learning_rate: Annotated[float, Option("Learning rate", above=0)] = 2e-4
+    weight_decay: WeightDecay = 0.01
+    warmup: Warmup = 0.1
+    schedule: ScheduleOption = "linear"
+    clip: Annotated[float | Literal["auto"] | None, Option("Maximum gradient norm", above=0)] = "auto"
+    accumulation: Annotated[int, Option("Batches per step", at_least=1)] = 1
+    precision: PrecisionOption = "float32"
+    checkpoint_every: Annotated[int, Option("Steps between checkpoints", at_least=1)] = 1000
+    log_every: Annotated[int, Option("Steps between logged losses", at_least=1)] = 50
 
 
-class ContrastSettings(_Strict):
-    """The option `contrastive`: translation pairs by `tr-en` where given, else mixup with the teacher's vectors."""
+@dataclass(frozen=True, kw_only=True)
+class MonitorSettings(Settings):
+    """What is measured during training: perplexity on held-out lines, retrieval on translations."""
 
-    pairs: dict[Annotated[str, Field(pattern=r"^[^-]+-[^-]+$")], tuple[str, str]] = {}
-    temperature: Annotated[float, Field(gt=0)] = 0.1
-    hardness: Annotated[float, Field(ge=0)] = 0.9
+    every: Annotated[int | None, Option("Steps between evaluations [only at the end]", at_least=1)] = None
+    pairs: PairFiles = field(default_factory=dict)
+    lines: Annotated[int, Option("Maximum lines per language pair", at_least=1)] = 500
 
 
-class DistillSettings(_Strict):
-    """One teacher, students × languages × texts, and how the students learn. See the method page for each key."""
+@dataclass(frozen=True, kw_only=True)
+class ContrastSettings(Settings):
+    """The term `contrastive`: translations where given, otherwise mixup with the teacher's vectors."""
 
-    teacher: str
-    texts: dict[Name, str] = Field(min_length=1)
-    out: str | None = None
-    students: dict[Name, StudentSettings] | None = None
-    shape: ShapeSettings = ShapeSettings()
-    recipe: Recipe = "corrected"
-    preset: str | None = None
-    losses: dict[str, Annotated[float, Field(ge=0)]] | None = None
-    temperature: Annotated[float, Field(gt=0)] | None = None
-    layer_map: LayerChoice | None = None
-    initialise: Literal["teacher", "random", "neurons"] = "teacher"
-    initialise_map: LayerChoice = "uniform"
-    share: Literal["none", "embeddings", "all"] | list[Literal["embeddings", "head"] | Positive] | None = None
-    tie: bool = True
-    vocabulary: VocabularySettings = VocabularySettings()
-    text: TextSettings = TextSettings()
-    optimiser: OptimiserSettings = OptimiserSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
-    contrast: ContrastSettings = ContrastSettings()
-    teacher_cache: str | None = None
-    onnx: bool = False
-    report_to: list[str] = []
-    seed: int = 0
+    pairs: PairFiles = field(default_factory=dict)
+    temperature: Annotated[float, Option("Temperature of the contrastive loss", above=0)] = 0.1
+    hardness: Annotated[float, Option("Share of the hardest negative in a mixture", at_least=0)] = 0.9
 
-    @field_validator("preset")
-    @classmethod
-    def _known_preset(cls, name: str | None) -> str | None:
-        if name is not None and name not in PRESETS:
-            raise ValueError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
-        return name
 
-    @field_validator("share", mode="before")
-    @classmethod
-    def _known_parts(cls, share: Any) -> Any:
-        if share is None or share in SHARING:
-            return share
-        parts = list(share) if isinstance(share, list | tuple) else [share]
-        wrong = [part for part in parts if part not in SHARED_PARTS and (type(part) is not int or part < 1)]
-        if wrong or not isinstance(share, list | tuple):
-            raise ValueError(
-                f"found {(wrong or parts)[0]!r:.80}; expected {', '.join(SHARING)}, or a list of "
-                f"{', '.join(SHARED_PARTS)} and layer numbers from 1"
-            )
-        return parts
+def _shared_parts(text: str) -> Any:
+    """`all`, or `embeddings,head,1` as a list of parts and layer numbers."""
+    return text if text in SHARING else [int(part) if part.isdecimal() else part for part in text.split(",")]
 
-    @field_validator("losses")
-    @classmethod
-    def _known_terms(cls, losses: dict[str, float] | None) -> dict[str, float] | None:
-        unknown = [term for term in losses or {} if term not in TERMS]
-        if unknown:
-            raise ValueError(f"there is no loss term {unknown[0]!r}; choose from {', '.join(TERMS)}")
-        total = sum((losses or {"": 1.0}).values())
-        if abs(total - 1) > SUM_TOLERANCE:
-            raise ValueError(f"the weights add up to {total:.4g}; expected 1 (± {SUM_TOLERANCE})")
-        return losses
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> DistillSettings:
-        if (self.preset is None) == (self.losses is None):
-            raise ValueError("give either preset or losses, not both and not neither")
-        for name, student in self.learners.items():
-            missing = [language for language in student.languages if language not in self.texts]
-            if missing:
-                raise ValueError(
-                    f"students.{name} learns {missing[0]}, which has no text; texts has {', '.join(self.texts)}"
-                )
-        idle = set(self.texts) - {language for student in self.learners.values() for language in student.languages}
-        if idle:
-            raise ValueError(f"texts.{min(idle)} is learnt by no student; add it to a student or leave it out")
-        if self.recipe != "corrected" and self.optimiser.accumulation > 1:
-            raise ValueError(
-                f"recipe {self.recipe} moves the weights after every batch; set optimiser.accumulation to 1"
-            )
+@dataclass(frozen=True)
+class DistillSettings(Resumable):
+    """What `distill` takes: one teacher, one text per language, the students, and how they learn."""
+
+    example: ClassVar[str] = (
+        "residuum distill xlm-roberta-base en=en.txt tr=tr.txt --preset monoalignment --optimiser steps=100000 "
+        "--out students"
+    )
+    estimates: ClassVar[bool] = True
+
+    teacher: Annotated[Any, Argument("Teacher: model folder or hub name", group="model", identity=True)]
+    texts: Annotated[
+        Texts,
+        Argument("One text per language, one sentence per line", metavar="LANGUAGE=TEXT", identity=True),
+    ]
+    out: Out = None
+    _: KW_ONLY
+    students: Annotated[
+        dict[str, tuple[str, ...]] | None, Option("Languages of each student [one student per language]", cli=False)
+    ] = None
+    preset: Annotated[str | None, Option("Loss by name: monoalignment, monoshot, hinton, tinybert, minilm, …")] = None
+    losses: Annotated[
+        dict[str, float] | None, Option("Weights of the loss terms, instead of a preset: mlm=0.5,hidden_mse=0.5")
+    ] = None
+    recipe: Annotated[
+        Recipe, Option("Averages per token (corrected), algorithm 1 as written (thesis), or the published code's sums")
+    ] = "corrected"
+    temperature: Annotated[float | None, Option("Temperature of the soft targets [by preset]", above=0)] = None
+    layer_map: Annotated[
+        LayerMapChoice | None,
+        Option("Teacher layer per student layer: uniform, top, bottom, last or numbers [by preset]", at_least=1),
+    ] = None
+    initialise: Annotated[
+        Literal["teacher", "random", "neurons"],
+        Option("Initial weights: the teacher's layers, random, or the teacher's essential neurons"),
+    ] = "teacher"
+    initialise_map: Annotated[
+        LayerMapChoice, Option("Teacher layer that each student layer starts from", at_least=1)
+    ] = "uniform"
+    share: Annotated[
+        Literal["none", "embeddings", "all"] | tuple[Any, ...] | None,
+        Option("What students share: none, embeddings, all (one student), or embeddings,head,1,2", parse=_shared_parts),
+    ] = None
+    tie: Annotated[bool, Option("Tie the decoder to the embeddings")] = True
+    shape: Annotated[ShapeSettings, Option("Shape of the students: layers=6", parse=section)] = ShapeSettings()
+    vocabulary: Annotated[VocabularySettings, Option("Vocabulary: trim=true", parse=section)] = VocabularySettings()
+    text: Annotated[TextSettings, Option("Batches: batch_size=16,max_length=128", parse=section)] = TextSettings()
+    optimiser: Annotated[OptimiserSettings, Option("Training: steps=1000,learning_rate=1e-4", parse=section)] = (
+        OptimiserSettings()
+    )
+    evaluation: Annotated[MonitorSettings, Option("Evaluation during training: every=1000", parse=section)] = field(
+        default_factory=MonitorSettings
+    )
+    contrast: Annotated[ContrastSettings, Option("Contrastive loss: temperature=0.1", parse=section)] = field(
+        default_factory=ContrastSettings
+    )
+    teacher_cache: Annotated[
+        str | None, Option("Folder that keeps the teacher's outputs per line", group="output", identity=False)
+    ] = None
+    onnx: Annotated[bool, Option("Write ONNX files too", group="output")] = False
+    report_to: ReportTo = ()
+    seed: Seed = 0
+    device: Device = "auto"
+
+    def check(self) -> None:
+        """Languages, students, losses and recipes that go together."""
+        self._check_texts()
+        self._check_losses()
+        self._check_students()
         self._check_pairs()
-        self._check_alignment()
-        self._check_sharing()
-        self._check_cache()
-        return self
+        parts = self.share if isinstance(self.share, tuple) else ()
+        wrong = [part for part in parts if part not in SHARED_PARTS and (type(part) is not int or part < 1)]
+        if wrong:
+            raise SettingError(
+                f"share has {wrong[0]!r:.80}; expected {', '.join(SHARING)}, or a list of {', '.join(SHARED_PARTS)} "
+                "and layer numbers from 1."
+            )
+        if "head" in parts and "embeddings" not in parts and self.tie:
+            raise SettingError(
+                "share names the head without the embeddings, but tie makes the head's decoder the embeddings; add "
+                "embeddings to share or set tie to false."
+            )
+        if self.recipe != "corrected" and self.optimiser.accumulation > 1:
+            raise SettingError(
+                f"Recipe {self.recipe} moves the weights after every batch; set optimiser.accumulation to 1."
+            )
+        if self.teacher_cache and self.recipe == "published":
+            raise SettingError(
+                "teacher_cache keeps outputs line by line, but recipe published also compares padding, which depends "
+                "on the batch; leave teacher_cache out or choose another recipe."
+            )
+
+    def _check_texts(self) -> None:
+        texts = named_values(self.texts)
+        if not isinstance(texts, Mapping) or not texts or not all(isinstance(t, str | Path) for t in texts.values()):
+            raise SettingError(f"texts is {str(self.texts)[:80]!r}; expected at least one LANGUAGE=TEXT.")
+        for name in (*texts, *(self.students or {})):
+            if not re.fullmatch(r"[\w.-]+", str(name)):
+                raise SettingError(
+                    f"{name!r} is no name of a language or student; use letters, digits, '_', '.' and '-'."
+                )
+        object.__setattr__(self, "texts", {str(name): str(text) for name, text in texts.items()})
+        object.__setattr__(self, "teacher", str(self.teacher))
+
+    def _check_losses(self) -> None:
+        if (self.preset is None) == (self.losses is None):
+            raise SettingError("Give either preset or losses, not both and not neither.")
+        if self.preset is not None and self.preset not in PRESETS:
+            raise SettingError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
+        for term, weight in (self.losses or {}).items():
+            if term not in TERMS:
+                raise SettingError(f"losses: there is no loss term {term!r}; choose from {', '.join(TERMS)}.")
+            if weight < 0:
+                raise SettingError(f"losses.{term} is {weight}; expected a number at least 0.")
+        total = sum((self.losses or {"": 1.0}).values())
+        if abs(total - 1) > SUM_TOLERANCE:
+            raise SettingError(f"losses: the weights add up to {total:.4g}; expected 1 (± {SUM_TOLERANCE}).")
+        if self.loss.weights.get("adversarial") and len(self.texts) < 2:
+            raise SettingError(
+                f"losses.adversarial tells languages apart, but texts has only {next(iter(self.texts))}; add another "
+                "language or leave the term out."
+            )
+
+    def _check_students(self) -> None:
+        for name, languages in self.learners.items():
+            missing = [language for language in languages if language not in self.texts]
+            if missing or not languages:
+                raise SettingError(
+                    f"students.{name} learns {', '.join(missing) or 'nothing'}, which has no text; texts has "
+                    f"{', '.join(self.texts)}."
+                )
+        idle = set(self.texts) - {language for languages in self.learners.values() for language in languages}
+        if idle:
+            raise SettingError(f"texts.{min(idle)} is learnt by no student; add it to a student or leave it out.")
 
     def _check_pairs(self) -> None:
         for where, pairs in (("evaluation", self.evaluation.pairs), ("contrast", self.contrast.pairs)):
             for pair in pairs:
-                unknown = [language for language in pair.split("-") if language not in self.texts]
-                if unknown:
-                    raise ValueError(f"{where}.pairs.{pair}: {unknown[0]} is not among texts ({', '.join(self.texts)})")
-
-    def _check_alignment(self) -> None:
-        uses = self.loss.weights
-        if self.contrast.pairs and not uses.get("contrastive"):
-            raise ValueError(
+                languages = pair.split("-")
+                unknown = [language for language in languages if language not in self.texts]
+                if unknown or len(languages) != 2:
+                    raise SettingError(
+                        f"{where}.pairs.{pair}: {(unknown or [pair])[0]} is not among texts ({', '.join(self.texts)}); "
+                        "expected two languages such as tr-en."
+                    )
+        if self.contrast.pairs and not self.loss.weights.get("contrastive"):
+            raise SettingError(
                 "contrast.pairs is given, but the loss has no term contrastive; give it a weight in losses, or leave "
-                "contrast.pairs out"
+                "contrast.pairs out."
             )
         if self.contrast.pairs and self.recipe != "corrected":
-            raise ValueError(
-                f"recipe {self.recipe} moves one student after the other, but contrast.pairs compares two; set recipe "
-                "to corrected, or leave contrast.pairs out"
-            )
-        if uses.get("adversarial") and len(self.texts) < 2:
-            raise ValueError(
-                f"losses.adversarial tells languages apart, but texts has only {next(iter(self.texts))}; add another "
-                "language or leave the term out"
-            )
-
-    def _check_sharing(self) -> None:
-        if isinstance(self.share, list) and "head" in self.share and "embeddings" not in self.share and self.tie:
-            raise ValueError(
-                "share names the head without the embeddings, but tie makes the head's decoder the embeddings; add "
-                "embeddings to share or set tie to false"
-            )
-
-    def _check_cache(self) -> None:
-        if self.teacher_cache and self.recipe == "published":
-            raise ValueError(
-                "teacher_cache keeps lessons line by line, but recipe published also compares padding, which depends "
-                "on the batch; leave teacher_cache out or choose another recipe"
+            raise SettingError(
+                f"Recipe {self.recipe} moves one student after the other, but contrast.pairs compares two; set recipe "
+                "to corrected, or leave contrast.pairs out."
             )
 
     @property
     def clip(self) -> float | None:
-        """The bound of the gradient's norm; neither the thesis nor algorithm 1 has one."""
+        """The maximum gradient norm; neither the thesis nor algorithm 1 has one."""
         if self.optimiser.clip == "auto":
             return CLIP if self.recipe == "corrected" else None
         return self.optimiser.clip
 
     @property
-    def learners(self) -> dict[str, StudentSettings]:
-        """The students by name: those given, one per language by default, a single one where all is shared."""
-        students = self.students or {language: StudentSettings(languages=[language]) for language in self.texts}
-        if self.sharing != "all" or len(students) == 1:
-            return students
-        return {"-".join(students): StudentSettings(languages=list(self.texts))}
+    def learners(self) -> dict[str, tuple[str, ...]]:
+        """The languages of each student: those given, one per language by default, a single one where all is shared."""
+        students = self.students or {language: (language,) for language in self.texts}
+        return students if self.sharing != "all" or len(students) == 1 else {"-".join(students): tuple(self.texts)}
 
     @property
     def loss(self) -> Preset:
-        """The preset, or the terms that were given, with what overrides it."""
+        """The preset, or the given terms, with what overrides it."""
         chosen = PRESETS[self.preset] if self.preset else Preset(self.losses or {}, averaged=True)
         layer_map = self.layer_map if isinstance(self.layer_map, str) else chosen.layer_map
         temperature = chosen.temperature if self.temperature is None else self.temperature
         return Preset(chosen.weights_for(self.recipe), layer_map, temperature, chosen.share, averaged=True)
 
     @property
-    def sharing(self) -> Literal["none", "embeddings", "all"] | list[Any]:
+    def sharing(self) -> str | tuple[Any, ...]:
         """What students share; the embeddings by default."""
         if self.share is not None:
             return self.share
-        preset = PRESETS.get(self.preset or "")
-        return "all" if preset is not None and preset.share == "all" else "embeddings"
+        return "all" if self.preset is not None and PRESETS[self.preset].share == "all" else "embeddings"
 
     @property
     def soft_positions(self) -> str | float:
         """Where soft targets are compared: at masked positions, but everywhere in the thesis and the published code."""
         return self.vocabulary.soft_positions or ("masked" if self.recipe == "corrected" else "all")
 
+    @property
+    def turns(self) -> int:
+        """Updates per step: `corrected` updates all students at once, algorithm 1 one (language, student) pair."""
+        return 1 if self.recipe == "corrected" else len(self.language_student_pairs)
 
-def read_settings(config: str | Path | Mapping[str, Any] | DistillSettings) -> DistillSettings:
-    """Settings from a YAML file or a mapping; every fault is named by its key."""
+    @property
+    def language_student_pairs(self) -> list[tuple[str, str]]:
+        """Every (language, student) in the order of algorithm 1: languages outside, students inside."""
+        return [
+            (language, name)
+            for language in self.texts
+            for name, languages in self.learners.items()
+            if language in languages
+        ]
+
+
+def read_settings(config: str | Path | Mapping[str, Any] | DistillSettings, **changes: Any) -> DistillSettings:
+    """Settings from a YAML file or a mapping, with changes."""
     if isinstance(config, DistillSettings):
-        return config
-    values = read_yaml(Path(config), SettingError) if isinstance(config, str | Path) else dict(config)
+        return replace(config, **changes)
+    if isinstance(config, Mapping):
+        return from_mapping(DistillSettings, {**config, **changes}, "The configuration")
+    from residuum.storage.schemas import read_yaml
+
+    values = read_yaml(Path(config), SettingError)
     try:
-        return DistillSettings.model_validate(values)
-    except ValidationError as error:
-        place = f" {config}" if isinstance(config, str | Path) else ""
-        raise SettingError(f"The configuration{place} has {_faults(error)}") from None
-
-
-def merged_settings(path: Path | None, given: Mapping[str, Any]) -> DistillSettings:
-    """The settings of a file, with what was given on the command line (`shape.layers` and the like) put over them."""
-    values: dict[str, Any] = {} if path is None else read_yaml(path, SettingError)
-    for key, value in given.items():
-        if value is None:
-            continue
-        *sections, name = key.split(".")
-        place = values
-        for section in sections:
-            place[section] = dict(place.get(section) or {})
-            place = place[section]
-        place[name] = value
-    if given.get("preset") is not None:
-        values.pop("losses", None)
-    return read_settings(values)
-
-
-def _faults(error: ValidationError) -> str:
-    """All faults in one line: key, what is wrong, what is allowed."""
-    found: dict[str, str] = {}
-    for fault in error.errors():
-        place = [str(part) for part in fault["loc"] if not _names_a_type(part)]
-        message = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            owner = _owner(place)
-            known = f"; known keys: {', '.join(owner.model_fields)}" if owner else ""
-            message = f"this key is not known{known}"
-        found.setdefault(".".join(place) or "settings", message)
-    count = "a fault" if len(found) == 1 else f"{len(found)} faults"
-    return f"{count}: " + "; ".join(f"{key}: {message}" for key, message in found.items()) + "."
-
-
-def _owner(place: list[str]) -> type[BaseModel] | None:
-    """The settings among which a key stands; names of students and pairs lead nowhere else."""
-    owner: type[BaseModel] | None = DistillSettings
-    for key in place[:-1]:
-        if owner is not None and key in owner.model_fields:
-            owner = _settings_in(owner.model_fields[key].annotation)
-    return owner
-
-
-def _settings_in(annotation: Any) -> type[BaseModel] | None:
-    """The settings that a type is or holds: those of `dict[str, StudentSettings] | None` are StudentSettings."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_settings_in, get_args(annotation))), None)
-
-
-def _names_a_type(part: int | str) -> bool:
-    """Whether a part of a fault's place is pydantic's name of a union's member, not a key."""
-    return isinstance(part, str) and (
-        "[" in part or part in ("MeasuredMap", "literal", "float", "int", "constrained-float", "constrained-int")
-    )
+        return from_mapping(DistillSettings, {**values, **changes}, "The configuration")
+    except SettingError as error:
+        raise SettingError(f"{config}: {error}") from None

@@ -1,20 +1,31 @@
-"""Students: smaller copies of the teacher, with weights from it, and parts that they share."""
+"""Students: smaller copies of the teacher, with weights from it, and parts that they share.
+
+A narrower student keeps the essential neurons of the residual stream. All blocks write into one stream, so a neuron is
+kept in every layer or in none: its correlations are averaged over the layers (|corr|, from the teacher's states on some
+text), clustered by average linkage, and cut where as many clusters are left as the student has neurons; the medoid of
+each stays. Attention heads and inner feed-forward neurons belong to one block each and are kept by the size of their
+weights.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from scipy.cluster.hierarchy import fcluster
+from torch import Tensor, nn
 
-from residuum.distillation.essential import EssentialNeurons, narrowed_weights
 from residuum.distillation.networks import LanguageModel, language_model
 from residuum.distillation.settings import ShapeSettings
 from residuum.errors import ModelError, SettingError
+from residuum.maths.clustering import by_first_member, cluster_correlation, medoids
 from residuum.maths.losses import LayerMap
+from residuum.maths.moments import MomentsAccumulator
 from residuum.models.loading import find_blocks
 from residuum.models.vocabularies import Vocabulary, cut_model
 
@@ -25,6 +36,24 @@ HEAD_TRANSFORM = (
     "cls.predictions.transform",
     "vocab_transform",
     "vocab_layer_norm",
+)
+
+
+# The axes of each weight, by the end of its name: r residual stream, h heads, i inner neurons, . none of them.
+AXES = (
+    (r"(query|key|value|q_lin|k_lin|v_lin|attn\.[qkv])\.weight", "hr"),
+    (r"(query|key|value|q_lin|k_lin|v_lin|attn\.[qkv])\.bias", "h"),
+    (r"(attention\.output\.dense|out_lin|attn\.o)\.weight", "rh"),
+    (r"(intermediate\.dense|lin1)\.weight", "ir"),
+    (r"(intermediate\.dense|lin1)\.bias", "i"),
+    (r"(layer\.\d+\.output\.dense|lin2)\.weight", "ri"),
+    (r"(attention\.output\.dense|out_lin|attn\.o|layer\.\d+\.output\.dense|lin2)\.bias", "r"),
+    (r"(LayerNorm|layer_norm|sa_layer_norm|output_layer_norm|vocab_layer_norm)\.(weight|bias)", "r"),
+    (r"embeddings\.\w+\.weight", ".r"),
+    (r"(lm_head|predictions\.transform|pooler)\.dense\.weight|vocab_transform\.weight", "rr"),
+    (r"(lm_head|predictions\.transform|pooler)\.dense\.bias|vocab_transform\.bias", "r"),
+    (r"(decoder|vocab_projector)\.weight", ".r"),
+    (r"(decoder|vocab_projector|lm_head|predictions)\.bias", "."),
 )
 
 
@@ -50,6 +79,8 @@ def build_student(
 ) -> LanguageModel:
     """A student of a shape, initialised, tied or untied, with the whole or a trimmed vocabulary, in training mode."""
     config = student_config(teacher, shape, tie=tie)
+    if types := getattr(config, "layer_types", None):  # such as local and global attention: as in the layer it copies
+        config.layer_types = [types[start.layers.get(m, m) - 1] for m in range(1, config.num_hidden_layers + 1)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(start.seed)
         module: Any = type(teacher.module)(config)
@@ -92,7 +123,7 @@ def whole_shape(teacher: LanguageModel, shape: ShapeSettings, start: str) -> Sha
     heads = teacher.n_heads
     if start == "neurons":
         heads = max(1, (shape.hidden_size or teacher.hidden_size) * teacher.n_heads // teacher.hidden_size)
-    return shape if shape.heads is not None else shape.model_copy(update={"heads": heads})
+    return shape if shape.heads is not None else replace(shape, heads=heads)
 
 
 def share_parts(students: Sequence[LanguageModel], sharing: str | Sequence[str | int]) -> None:
@@ -104,10 +135,16 @@ def share_parts(students: Sequence[LanguageModel], sharing: str | Sequence[str |
         for part in parts:
             if part == "embeddings":
                 _share_embeddings(first, student)
-            elif part == "head":
-                _share_head(first, student)
+            elif part == "head":  # every part of the model beside the network itself, its decoder included
+                if first.head is None:
+                    raise SettingError("share names the head, but the teacher has none; leave it out of the list.")
+                for name, module in first.module.named_children():
+                    if module is not first.base:
+                        setattr(student.module, name, module)
+            elif int(part) > first.n_layers:
+                raise SettingError(f"share names layer {part}; the students have layers 1–{first.n_layers}.")
             else:
-                _share_block(first, student, int(part))
+                student.blocks[int(part) - 1] = first.blocks[int(part) - 1]
 
 
 def parameter_counts(students: Mapping[str, LanguageModel]) -> dict[str, int]:
@@ -125,7 +162,8 @@ def parameter_counts(students: Mapping[str, LanguageModel]) -> dict[str, int]:
 
 def _weights_by_layer(teacher: LanguageModel, layers: LayerMap) -> dict[str, torch.Tensor]:
     """The teacher's weights under the student's names: block g(m) becomes block m, the other blocks are left out."""
-    blocks = _blocks_name(teacher)
+    part = find_blocks(teacher.base)[2]
+    blocks = next(f"{name}." for name, module in teacher.module.named_modules() if module is part)
     moved = {
         teacher_layer - 1: [m - 1 for m, n in layers.items() if n == teacher_layer] for teacher_layer in layers.values()
     }
@@ -137,12 +175,6 @@ def _weights_by_layer(teacher: LanguageModel, layers: LayerMap) -> dict[str, tor
         number, rest = key.removeprefix(blocks).split(".", 1)
         weights |= {f"{blocks}{m}.{rest}": value for m in moved.get(int(number), [])}
     return weights
-
-
-def _blocks_name(model: LanguageModel) -> str:
-    """The name of the list of blocks in the whole model, with a dot at its end."""
-    blocks = find_blocks(model.base)[2]
-    return next(f"{name}." for name, part in model.module.named_modules() if part is blocks)
 
 
 def _load(module: nn.Module, weights: Mapping[str, torch.Tensor], *, tie: bool, head: bool) -> None:
@@ -175,16 +207,91 @@ def _share_embeddings(first: LanguageModel, student: LanguageModel) -> None:
         student.head.decoder.weight = student.module.get_input_embeddings().weight  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _share_head(first: LanguageModel, student: LanguageModel) -> None:
-    """Every part of the model beside the network itself, its decoder included."""
-    if first.head is None:
-        raise SettingError("share names the head, but the teacher has none; leave it out of the list.")
-    for name, part in first.module.named_children():
-        if part is not first.base:
-            setattr(student.module, name, part)
+@dataclass(frozen=True, eq=False)
+class EssentialNeurons:
+    """What a narrower student keeps: neurons of the residual stream, and how many heads and inner neurons."""
+
+    neurons: np.ndarray
+    heads: int
+    head_size: int
+    inner: int
 
 
-def _share_block(first: LanguageModel, student: LanguageModel, layer: int) -> None:
-    if layer > first.n_layers:
-        raise SettingError(f"share names layer {layer}; the students have layers 1–{first.n_layers}.")
-    student.blocks[layer - 1] = first.blocks[layer - 1]
+def essential_neurons(
+    teacher: LanguageModel, batches: Iterable[Mapping[str, Tensor]], size: int, heads: int, inner: int
+) -> EssentialNeurons:
+    """The `size` neurons of the residual stream that stand for all, from the teacher's states on some batches."""
+    head_size = teacher.hidden_size // teacher.n_heads
+    if not size <= teacher.hidden_size or size != heads * head_size or heads > teacher.n_heads:
+        raise SettingError(
+            f"A student from essential neurons keeps whole heads of {head_size}: shape.hidden_size {size} with "
+            f"shape.heads {heads} does not fit; give hidden_size = heads × {head_size}, at most {teacher.hidden_size}."
+        )
+    correlation, constant = _mean_correlation(teacher, batches)
+    clustering = cluster_correlation(correlation, constant)
+    labels = by_first_member(fcluster(clustering.tree, size, criterion="maxclust"))
+    kept = medoids(correlation, labels, constant)
+    # Equal distances can leave fewer clusters than asked for; then the first other neurons are kept too.
+    others = np.setdiff1d(np.arange(teacher.hidden_size), kept)[: size - len(kept)]
+    return EssentialNeurons(np.sort(np.concatenate([kept, others])), heads, head_size, inner)
+
+
+def narrowed_weights(weights: Mapping[str, Tensor], kept: EssentialNeurons) -> dict[str, Tensor]:
+    """The weights of the kept neurons, heads and inner neurons."""
+    neurons = torch.from_numpy(kept.neurons).to(next(iter(weights.values())).device)
+    of_block: dict[str, dict[str, Tensor]] = {}
+    narrow = {}
+    for key, value in weights.items():
+        match = re.match(r".*?layer\.\d+\.", key)
+        block = match[0] if match else ""
+        if block and block not in of_block:
+            of_block[block] = _largest(block, weights, kept)
+        places = {"r": neurons, **of_block.get(block, {})}
+        for dimension, axis in enumerate(_axes(key, value)):
+            if axis in places:
+                value = value.index_select(dimension, places[axis])
+        narrow[key] = value
+    return narrow
+
+
+@torch.inference_mode()
+def _mean_correlation(teacher: LanguageModel, batches: Iterable[Mapping[str, Tensor]]) -> tuple[np.ndarray, np.ndarray]:
+    """|corr| of every pair of residual neurons, averaged over the layers; which are constant in all of them."""
+    layers = range(teacher.n_layers + 1)
+    accumulator = MomentsAccumulator([teacher.hidden_size] * len(layers), pairs=[(layer, layer) for layer in layers])
+    for batch in batches:
+        real = batch["attention_mask"].bool()
+        states = teacher.run(batch["input_ids"], batch["attention_mask"]).hidden
+        accumulator.update([layer[real].cpu().numpy() for layer in states])
+    moments = accumulator.result()
+    total = np.zeros((teacher.hidden_size,) * 2)
+    constant = np.ones(teacher.hidden_size, dtype=bool)
+    for layer in layers:
+        scatter = moments.scatter([layer])
+        alive = np.ones(len(scatter), dtype=bool)
+        alive[moments.dead(layer)] = False
+        scale = np.where(alive, np.sqrt(np.diagonal(scatter)), np.inf)
+        total += np.abs(scatter / scale / scale[:, None])
+        constant &= ~alive
+    return total / len(layers), constant
+
+
+def _axes(key: str, value: Tensor) -> str:
+    for pattern, axes in AXES:
+        if re.search(rf"(^|\.)({pattern})$", key) and len(axes) == value.ndim:
+            return axes
+    if value.ndim == 0 or not value.is_floating_point():
+        return "." * value.ndim
+    raise ModelError(f"Which axes of {key} are neurons is not known; set initialise to random for this architecture.")
+
+
+def _largest(block: str, weights: Mapping[str, Tensor], kept: EssentialNeurons) -> dict[str, Tensor]:
+    """The heads and inner neurons of a block whose outgoing weights are largest, in their old order."""
+    out = {_axes(key, value): value for key, value in weights.items() if key.startswith(block) and value.ndim == 2}
+    if "rh" not in out or "ri" not in out:
+        raise ModelError(f"The attention of {block} is not known; set initialise to random for this architecture.")
+    by_head = out["rh"].square().sum(dim=0).view(-1, kept.head_size).sum(dim=1)
+    heads = by_head.topk(kept.heads).indices.sort().values
+    inner = out["ri"].square().sum(dim=0).topk(kept.inner).indices.sort().values
+    places = heads[:, None] * kept.head_size + torch.arange(kept.head_size, device=heads.device)
+    return {"h": places.reshape(-1), "i": inner}

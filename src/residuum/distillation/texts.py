@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residuum.corpus.streams import text_lines
+from residuum.corpus.text_files import text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
@@ -29,7 +29,7 @@ SHARE_TO_MASK, SHARE_TO_RANDOM = 0.8, 0.1  # of the chosen positions; the rest s
 
 
 @dataclass(frozen=True)
-class Line:
+class NumberedLine:
     """A line of a text, and which pass over the text it was read in."""
 
     number: int
@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder:
+class LineEncoder:
     """From lines to tensors: input_ids, attention_mask, labels (what to predict there), soft (where to compare).
 
     `pieces` are the ids that a random piece is drawn from; `soft_positions` is masked, all or a share of the tokens.
@@ -54,7 +54,7 @@ class Encoder:
     causal: bool
     seed: int
 
-    def __call__(self, lines: Sequence[Line]) -> dict[str, Tensor]:
+    def __call__(self, lines: Sequence[NumberedLine]) -> dict[str, Tensor]:
         """One padded batch."""
         rows = [self._row(ids, line) for ids, line in zip(self._ids([line.text for line in lines]), lines, strict=True)]
         width = max(len(row[0]) for row in rows)
@@ -85,7 +85,7 @@ class Encoder:
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         return self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]  # pyright: ignore[reportReturnType]
 
-    def _row(self, ids: list[int], line: Line) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _row(self, ids: list[int], line: NumberedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Masked ids, labels, and where soft targets are compared."""
         epoch = line.epoch if self.settings.new_masks_each_epoch else 0
         generator = np.random.default_rng((self.seed, zlib.crc32(self.language.encode()), line.number, epoch))
@@ -120,7 +120,7 @@ class LanguageBatches:
     def __init__(
         self,
         texts: Mapping[str, str],
-        encoders: Mapping[str, Encoder],
+        encoders: Mapping[str, LineEncoder],
         settings: TextSettings,
         pairs: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
@@ -180,9 +180,9 @@ class _Stream:
     settings: TextSettings
     seed: int
 
-    def __call__(self, epoch: int) -> Iterator[Line]:
+    def __call__(self, epoch: int) -> Iterator[NumberedLine]:
         lines = islice(text_lines(self.source), self.settings.held_out, None)
-        numbered = (Line(number, epoch, text) for number, text in lines)
+        numbered = (NumberedLine(number, epoch, text) for number, text in lines)
         return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
 
 

@@ -1,32 +1,34 @@
-"""Sentences → the states of their tokens and the mean of each sentence, layer by layer."""
+"""Sentences → windows of tokens → padded batches → the states of tokens and the mean of each sentence, per layer."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from residuum.activations.extraction import batches
-from residuum.errors import DataError
-from residuum.evaluation.token_batches import padded_batch, token_windows
+from residuum.errors import CorpusError, DataError
 from residuum.maths.retrieval import TokenStates, unit_rows
-from residuum.models.alignment import Window
+from residuum.models.alignment import Aligner, Window
 from residuum.models.loading import Model, only_first_layers
 from residuum.storage.files import clear_disk_errors, reserve_space
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BATCH_TOKENS = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """What a model makes of some sentences: means (sentence × neuron) by layer, and token states if asked for."""
+class EncodedSentences:
+    """Sentence means (sentence × neuron) per layer, and the token states if they were asked for."""
 
     means: dict[int, Tensor]
     tokens: TokenStates | None
@@ -42,92 +44,95 @@ def encode(
     tokens: bool,
     special_tokens: bool,
     source: str,
-) -> Encoded:
-    """Run a model over sentences, in batches of like length; `source` names them in messages.
+) -> EncodedSentences:
+    """Run a model over sentences in batches of similar length; `source` names them in messages.
 
-    The mean of a sentence is over all its tokens, or without `special_tokens` over those that are not special.
+    The mean of a sentence is over all its tokens, or without `special_tokens` over the ordinary ones.
     """
-    rows = TokenRows(token_windows(model.tokenizer, model.window, texts, source))
-    shares = torch.from_numpy(rows.shares(special_tokens))
+    rows = TokenRows.of(token_windows(model.tokenizer, model.window, texts, source))
+    weights = torch.from_numpy(rows.mean_weights(special_tokens))
     means = {layer: space.zeros(len(texts), model.widths[layer]) for layer in layers}
-    states = {layer: space.zeros(rows.total, model.widths[layer]) for layer in layers} if tokens else {}
+    states = {layer: space.zeros(len(rows.sentence), model.widths[layer]) for layer in layers} if tokens else {}
     with only_first_layers(model, max(layers)):
-        for chosen in batches(rows.sizes, BATCH_TOKENS, model.pads):
+        for chosen in batches(np.diff(rows.starts).tolist(), BATCH_TOKENS, model.pads):
             batch = padded_batch(model.tokenizer, [rows.windows[i] for i in chosen], model.device)
-            places = torch.from_numpy(np.concatenate([rows.places(i) for i in chosen]))
-            sentences = torch.from_numpy(np.concatenate([rows.sentence_of(i) for i in chosen]))
+            places = np.concatenate([np.arange(rows.starts[i], rows.starts[i + 1]) for i in chosen])
+            sentences, places = torch.from_numpy(rows.sentence[places]), torch.from_numpy(places)
             filled = batch["attention_mask"].bool()
             for layer, hidden in zip(layers, model.read(batch, layers).hidden, strict=True):
-                found = hidden[filled].float().cpu()
-                means[layer].index_add_(0, sentences, found * shares[places, None])
+                vectors = hidden[filled].float().cpu()
+                means[layer].index_add_(0, sentences, vectors * weights[places, None])
                 if tokens:
-                    states[layer][places] = unit_rows(found)
-    _check_finite(means, model.name, source)
-    held = TokenStates(states, rows.boundaries, rows.content) if tokens else None
-    return Encoded(means, held, rows.windowed)
+                    states[layer][places] = unit_rows(vectors)
+    for layer, vectors in means.items():
+        if (bad := ~torch.isfinite(vectors).all(dim=1)).any():
+            raise DataError(
+                f"Layer {layer} of {model.name} is not finite in sentence {int(bad.nonzero()[0]) + 1} of {source}; "
+                "its weights are damaged."
+            )
+    token_states = TokenStates(states, rows.boundaries, rows.content) if tokens else None
+    return EncodedSentences(means, token_states, rows.windowed)
 
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """Where the tokens of some sentences stand when all are put one after another, window by window."""
+    """One row per token, for all sentences after one another, window by window."""
 
-    sentences: list[list[Window]]
+    windows: list[Window]
+    starts: np.ndarray  # the first row of each window, and the end
+    boundaries: np.ndarray  # the first row of each sentence, and the end
+    sentence: np.ndarray  # the sentence of each row
+    content: np.ndarray  # which rows are not special tokens
+    windowed: int  # sentences with several windows
 
-    @cached_property
-    def windows(self) -> list[Window]:
-        """All windows in the order of the sentences."""
-        return [window for windows in self.sentences for window in windows]
+    @classmethod
+    def of(cls, sentences: list[list[Window]]) -> TokenRows:
+        """The rows of sentences that are split into windows."""
+        windows = [window for parts in sentences for window in parts]
+        starts = np.concatenate([[0], np.cumsum([len(window.ids) for window in windows])])
+        boundaries = starts[np.concatenate([[0], np.cumsum([len(parts) for parts in sentences])])]
+        content = np.zeros(starts[-1], dtype=bool)
+        content[np.concatenate([start + window.content for start, window in zip(starts, windows, strict=False)])] = True
+        sentence = np.repeat(np.arange(len(sentences)), np.diff(boundaries))
+        return cls(windows, starts, boundaries, sentence, content, sum(len(parts) > 1 for parts in sentences))
 
-    @cached_property
-    def sizes(self) -> list[int]:
-        """The tokens of each window."""
-        return [len(window.ids) for window in self.windows]
-
-    @property
-    def total(self) -> int:
-        """All tokens."""
-        return int(self._starts[-1])
-
-    @property
-    def windowed(self) -> int:
-        """How many sentences have several windows."""
-        return sum(len(windows) > 1 for windows in self.sentences)
-
-    @cached_property
-    def boundaries(self) -> np.ndarray:
-        """The first row of each sentence, and the end."""
-        counts = [sum(len(window.ids) for window in windows) for windows in self.sentences]
-        return np.concatenate([[0], np.cumsum(counts)])
-
-    @cached_property
-    def content(self) -> np.ndarray:
-        """Which rows are not special tokens."""
-        rows = [self._starts[i] + window.content for i, window in enumerate(self.windows)]
-        content = np.zeros(self.total, dtype=bool)
-        content[np.concatenate(rows)] = True
-        return content
-
-    def places(self, window: int) -> np.ndarray:
-        """The rows of a window."""
-        return np.arange(self._starts[window], self._starts[window + 1])
-
-    def sentence_of(self, window: int) -> np.ndarray:
-        """The sentence of each token of a window."""
-        return np.full(self.sizes[window], self._owners[window])
-
-    def shares(self, special_tokens: bool) -> np.ndarray:
-        """What each token counts in the mean of its sentence."""
-        counted = np.ones(self.total) if special_tokens else self.content.astype(float)
+    def mean_weights(self, special_tokens: bool) -> np.ndarray:
+        """The weight of each token in the mean of its sentence."""
+        counted = np.ones(len(self.content)) if special_tokens else self.content.astype(float)
         sums = np.add.reduceat(counted, self.boundaries[:-1])
         return (counted / np.repeat(sums, np.diff(self.boundaries))).astype(np.float32)
 
-    @cached_property
-    def _starts(self) -> np.ndarray:
-        return np.concatenate([[0], np.cumsum(self.sizes)])
 
-    @cached_property
-    def _owners(self) -> list[int]:
-        return [sentence for sentence, windows in enumerate(self.sentences) for _ in windows]
+def token_windows(
+    tokenizer: PreTrainedTokenizerBase, window: int | None, texts: Sequence[str], source: str
+) -> list[list[Window]]:
+    """The tokens of each text, each once: a text longer than the model's window is split into several windows.
+
+    `source` names the texts in the error about a text without tokens.
+    """
+    aligned = Aligner(tokenizer, window, overlap=0.0).align(texts, [[] for _ in texts])
+    for number, (text, sentence) in enumerate(zip(texts, aligned, strict=True), 1):
+        if not sum(len(part.content) for part in sentence.windows):
+            raise CorpusError(f"Sentence {number} of {source} ({text[:60]!r}) has no token; take it out.")
+    return [sentence.windows for sentence in aligned]
+
+
+def padded_batch(
+    tokenizer: PreTrainedTokenizerBase, windows: Iterable[Window], device: torch.device
+) -> Mapping[str, Tensor]:
+    """The inputs of a transformers model, padded to the longest window."""
+    rows = list(windows)
+    padding = tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0  # the mask hides it
+    length = max(len(window.ids) for window in rows)
+    ids = torch.full((len(rows), length), padding)
+    mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
+    for row, window in enumerate(rows):
+        size = len(window.ids)
+        ids[row, :size], types[row, :size], mask[row, :size] = torch.tensor(window.ids), torch.tensor(window.types), 1
+    batch = {"input_ids": ids, "attention_mask": mask}
+    if "token_type_ids" in tokenizer.model_input_names:
+        batch["token_type_ids"] = types
+    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 @dataclass(eq=False)
@@ -148,23 +153,13 @@ class Scratch:
         with clear_disk_errors(path):
             array = np.memmap(path, dtype=np.float32, mode="w+", shape=(rows, width))
             reserve_space(path)
-            with suppress(PermissionError):  # Windows keeps the name of a file that is mapped
-                path.unlink()  # without a name the space goes with the process, however that ends
+            with suppress(PermissionError):  # Windows keeps the name of a mapped file
+                path.unlink()  # a file without a name is freed when the process ends, however it ends
         return torch.from_numpy(array)
 
 
 @contextmanager
 def scratch(memory: int) -> Iterator[Scratch]:
-    """Space whose files vanish at the end."""
+    """Scratch space whose files are removed at the end."""
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
         yield Scratch(Path(folder), memory)
-
-
-def _check_finite(means: dict[int, Tensor], model: str, source: str) -> None:
-    for layer, vectors in means.items():
-        bad = ~torch.isfinite(vectors).all(dim=1)
-        if bad.any():
-            raise DataError(
-                f"Layer {layer} of {model} is not finite in sentence {int(bad.nonzero()[0]) + 1} of {source}; "
-                "its weights are damaged."
-            )

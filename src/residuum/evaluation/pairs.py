@@ -1,4 +1,4 @@
-"""Pairs of translations: a folder in the manner of Tatoeba, one pair of files in it, a table, or two text files."""
+"""Translation pairs: a folder like Tatoeba's, one pair of its files, a table, or two text files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pathlib import Path
 
 from residuum.corpus import Corpus, read_corpus, read_parallel
 from residuum.errors import CorpusError, SettingError
+from residuum.evaluation.settings import RetrievalSettings
 
 _SIDE = re.compile(r"(?P<stem>.*\b(?P<source>\w{2,3})-(?P<target>\w{2,3}))\.(?P<side>\w{2,3})")
 
 
 @dataclass(frozen=True, eq=False)
 class SentencePairs:
-    """Sentence i of `source` and sentence i of `target` say the same."""
+    """Sentence i of `source` and sentence i of `target` are translations of each other."""
 
     languages: tuple[str, str]
     source: list[str]
     target: list[str]
-    left_out: int = 0  # pairs of which a side was blank
+    left_out: int = 0  # pairs with a blank side
 
     @property
     def name(self) -> str:
@@ -40,6 +41,27 @@ class SentencePairs:
         return len(self.source)
 
 
+Sides = tuple[Path, Path, tuple[str, str]]
+
+
+def chosen_pairs(settings: RetrievalSettings) -> list[SentencePairs]:
+    """The language pairs of a retrieval, read where they are not in memory yet; each has at least two sentences."""
+    pairs = settings.pairs
+    if isinstance(pairs, SentencePairs):
+        tasks = [pairs]
+    elif isinstance(pairs, str | Path):
+        options = {name: getattr(settings, name) for name in ("translations", "text", "pair", "limit")}
+        tasks = read_pairs(pairs, only=settings.only or None, **options)
+    else:
+        tasks = list(pairs)
+    if not tasks:
+        raise SettingError("No pairs of sentences were given; expected at least one list of them.")
+    for task in tasks:
+        if len(task) < 2:
+            raise SettingError(f"{task.name} has {len(task)} pair of sentences; retrieval needs at least 2.")
+    return tasks
+
+
 def read_pairs(
     path: str | Path,
     translations: str | Path | None = None,
@@ -49,23 +71,25 @@ def read_pairs(
     pair: str | int = 1,
     limit: int | None = None,
 ) -> list[SentencePairs]:
-    """Read pairs of sentences; each list of them is a retrieval task of its own.
+    """Read sentence pairs; each list of them is a retrieval task of its own.
 
-    `path` is a folder with files such as `tatoeba.tur-eng.tur` and `tatoeba.tur-eng.eng`; the name of two such files
-    without their ending; a table whose columns `text` and `pair` hold the two sides; or a text file, a sentence a line,
-    with `translations` another one. `only` names the pairs of a folder that are wanted, such as `tur-eng`.
+    `path` is a folder with files such as `tatoeba.tur-eng.tur` and `tatoeba.tur-eng.eng`; the common stem of two such
+    files; a table whose columns `text` and `pair` hold the two sides; or a text file with one sentence per line, with
+    `translations` as the other one. `only` names language pairs of a folder, such as `tur-eng`.
     """
     path = Path(path)
+    for place in (path, translations) if translations is not None else ():
+        _check_exists(Path(place))
     if translations is not None:
-        return [_two_files(_existing(path), _existing(Path(translations)), None, limit)]
+        return [_two_files(path, Path(translations), None, limit)]
     if path.is_dir():
-        return [_two_files(*sides, limit) for sides in _wanted(path, only)]
-    if not path.exists() and (sides := _sides(path.parent).get(path.name)):
+        return [_two_files(*sides, limit) for sides in _folder_pairs(path, only)]
+    if not path.exists() and (sides := _files_by_stem(path.parent).get(path.name)):
         return [_two_files(*sides, limit)]
-    return [_table(_existing(path), text, pair, limit)]
-
-
-Sides = tuple[Path, Path, tuple[str, str]]
+    _check_exists(path)
+    corpus = read_corpus(path, text=text, pair=pair, spacing="text", limit=limit)
+    named = isinstance(text, str) and isinstance(pair, str)
+    return [corpus_pairs(corpus, (str(text), str(pair)) if named else ("source", "target"))]
 
 
 def corpus_pairs(corpus: Corpus, languages: tuple[str, str]) -> SentencePairs:
@@ -76,30 +100,29 @@ def corpus_pairs(corpus: Corpus, languages: tuple[str, str]) -> SentencePairs:
         languages=languages,
         source=[corpus.text(i) for i in range(len(corpus))],
         target=[corpus.pair_text(i) or "" for i in range(len(corpus))],
-        left_out=_left_out(corpus.skipped),
+        left_out=sum(corpus.skipped.values()),
     )
 
 
-def _existing(path: Path) -> Path:
+def _check_exists(path: Path) -> None:
     if not path.exists():
         raise CorpusError(f"{path} does not exist; expected a folder of pairs, a table, or a text file.")
-    return path
 
 
-def _wanted(folder: Path, only: Sequence[str] | None) -> list[Sides]:
-    found = {"-".join(sides[2]): sides for sides in _sides(folder).values()}
-    if not found:
+def _folder_pairs(folder: Path, only: Sequence[str] | None) -> list[Sides]:
+    pairs = {"-".join(sides[2]): sides for sides in _files_by_stem(folder).values()}
+    if not pairs:
         raise CorpusError(
             f"{folder} holds no pairs; expected files such as tatoeba.tur-eng.tur and tatoeba.tur-eng.eng."
         )
-    missing = [name for name in only or () if name not in found]
+    missing = [name for name in only or () if name not in pairs]
     if missing:
-        raise SettingError(f"{folder} has no pair {missing[0]}; it has {', '.join(found)}.")
-    return [found[name] for name in only or found]
+        raise SettingError(f"{folder} has no pair {missing[0]}; it has {', '.join(pairs)}.")
+    return [pairs[name] for name in only or pairs]
 
 
-def _sides(folder: Path) -> dict[str, Sides]:
-    """The pairs of files of a folder by what their names have in common."""
+def _files_by_stem(folder: Path) -> dict[str, Sides]:
+    """The pairs of files of a folder, by the common stem of their names."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = [match for name in names if (match := _SIDE.fullmatch(name)) and match["side"] == match["source"]]
     return {
@@ -114,35 +137,15 @@ def _sides(folder: Path) -> dict[str, Sides]:
 
 
 def _two_files(source: Path, target: Path, languages: tuple[str, str] | None, limit: int | None) -> SentencePairs:
-    languages = languages or _file_languages(source, target)
-    corpora = read_parallel(
-        dict(zip(("source", "target"), (source, target), strict=True)), format="lines", spacing="text", limit=limit
-    )
-    first, second = corpora.values()
+    """Two text files line by line; without language names they are named by what differs in their file names."""
+    names = [(path.suffix[1:], path.name.partition(".")[0]) for path in (source, target)]
+    differing = [(one, other) for one, other in zip(*names, strict=True) if one and other and one != other]
+    first, second = read_parallel(
+        {"source": source, "target": target}, format="lines", spacing="text", limit=limit
+    ).values()
     return SentencePairs(
-        languages=languages,
+        languages=languages or next(iter(differing), ("source", "target")),
         source=[first.text(i) for i in range(len(first))],
         target=[second.text(i) for i in range(len(second))],
-        left_out=_left_out(first.skipped),
+        left_out=sum(first.skipped.values()),
     )
-
-
-def _file_languages(source: Path, target: Path) -> tuple[str, str]:
-    """What the files are called by: their endings where these differ, else their names, else their roles."""
-    for one, other in (
-        (source.suffix[1:], target.suffix[1:]),
-        (source.name.partition(".")[0], target.name.partition(".")[0]),
-    ):
-        if one and other and one != other:
-            return one, other
-    return "source", "target"
-
-
-def _table(path: Path, text: str | int, pair: str | int, limit: int | None) -> SentencePairs:
-    corpus = read_corpus(path, text=text, pair=pair, spacing="text", limit=limit)
-    named = isinstance(text, str) and isinstance(pair, str)
-    return corpus_pairs(corpus, (str(text), str(pair)) if named else ("source", "target"))
-
-
-def _left_out(skipped: dict[str, int]) -> int:
-    return sum(skipped.values())

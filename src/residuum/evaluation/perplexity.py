@@ -1,34 +1,35 @@
-"""`evaluate perplexity`: how well a language model predicts text, for each language."""
+"""`evaluate perplexity`: how well a language model predicts text, per language."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.activations.extraction import batches
 from residuum.corpus import Corpus, read_corpus
 from residuum.errors import ModelError, SettingError
-from residuum.evaluation.language_models import LanguageModel, load_language_model
-from residuum.evaluation.masking import MASKINGS, Prediction, causal_predictions, masked_predictions
-from residuum.evaluation.token_batches import padded_batch, token_windows
+from residuum.evaluation.encoding import BATCH_TOKENS, padded_batch, token_windows
+from residuum.evaluation.settings import PerplexitySettings
 from residuum.maths.statistics import bootstrap
 from residuum.models.alignment import Window
+from residuum.models.loading import Model, check_weights, from_transformers, resolve_device
+from residuum.models.surgery import load_whole
+from residuum.settings import command, named_values
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate perplexity"
-BATCH_TOKENS = 1024
 LOGITS = 1 << 26  # numbers that the head gives at once: 256 MB
-
-Text = Corpus | str | Path
-Masking = Literal["sampled", "each"]
+HIDDEN, CHANGED = 0.8, 0.1  # of the chosen tokens, as in pretraining; the rest is shown as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,150 +40,227 @@ class Perplexity(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row a text: lines, tokens predicted, loss, perplexity and its interval."""
+        """One row per text: lines, predicted tokens, loss, perplexity and its interval."""
         return self.run.tables["perplexity"]
 
+    def text(self) -> str:
+        """One line per text."""
+        return "\n".join(
+            f"{row['text']}: perplexity {row['perplexity']:.2f} ({row['low']:.2f} to {row['high']:.2f}), "
+            f"{row['tokens']:,} tokens"
+            for row in self.frame.to_dict("records")
+        )
 
-def evaluate_perplexity(
-    model: LanguageModel | str | Path,
-    texts: Text | Sequence[Text] | Mapping[str, Text],
-    *,
-    masking: Masking = "sampled",
-    share: float = 0.15,
-    limit: int | None = None,
-    resamples: int = 1000,
-    device: str = "auto",
-    seed: int = 0,
-    out: str | Path | None = None,
-    fresh: bool = False,
-    progress: bool = True,
-) -> Perplexity:
+
+@command(PerplexitySettings)
+def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
     """The perplexity of a model on each text: exp of the mean −log p of a token.
 
-    A decoder predicts every token from those before it. A masked model predicts a `share` of each line's tokens, hidden
-    as in pretraining and drawn from `seed` (`masking="sampled"`), or every token, each hidden alone (`"each"`, the
-    pseudo-perplexity of Salazar et al. 2020, which takes a pass for each token). `texts` are corpora or files, a
-    sentence a line; a mapping names them, for instance by language. Intervals are bootstrapped over lines.
+    A decoder predicts every token from those before it. A masked model predicts a `fraction` of each line's tokens,
+    hidden as in pretraining (`masking="sampled"`), or every token, one at a time (`"each"`, the pseudo-perplexity of
+    Salazar et al. 2020, with one pass per token). `texts` are corpora or files with one sentence per line; a mapping
+    names them, for instance by language. Intervals are bootstrapped over lines.
     """
-    corpora = named_corpora(texts, limit)
-    check_masking(masking, share)
-    network = model if isinstance(model, LanguageModel) else load_language_model(model, device=device)
-    kind = "causal" if network.causal else f"masked, {masking}"
+    corpora = _named_corpora(settings.texts, settings.limit)
+    model = settings.model
+    if not isinstance(model, HeadedModel):
+        check_weights([model], settings.max_memory)
+        model = load_language_model(model, device=settings.device)
+    kind = "causal" if model.causal else f"masked, {settings.masking}"
     config = {
-        "model": f"{network.body.name} {network.fingerprint}",
+        **settings.identity(),
+        "model": f"{model.body.name} {model.fingerprint}",
         "texts": [f"{name} {corpus.text_fingerprint}" for name, corpus in corpora.items()],
         "kind": kind,
-        **({} if network.causal else {"share": share}),
-        "resamples": resamples,
-        "seed": seed,
     }
-    if out is not None and (found := finished_run(out, COMMAND, config, fresh=fresh)):
-        return Perplexity(found)
-    rows = []
-    for name, corpus in corpora.items():
-        losses = line_losses(network, corpus, name, masking, share, seed, progress)
-        rows.append({"text": name, "lines": len(corpus), **_estimates(losses, name, resamples, seed)})
-    table = pd.DataFrame(rows)
+    if settings.out is not None and (run := finished_run(settings.out, COMMAND, config, fresh=settings.fresh)):
+        return Perplexity(run)
+    rows = [
+        {"text": name, "lines": len(corpus), **_estimates(line_losses(model, corpus, name, settings), name, settings)}
+        for name, corpus in corpora.items()
+    ]
     perplexities = {row["text"]: row["perplexity"] for row in rows}
-    run = Run(COMMAND, config, {"model": network.body.name, "kind": kind, **perplexities}, {"perplexity": table})
-    if out is not None:
-        write_run(out, run)
+    summary = {"model": model.body.name, "kind": kind, **perplexities}
+    run = Run(COMMAND, config, summary, {"perplexity": pd.DataFrame(rows)})
+    if settings.out is not None:
+        write_run(settings.out, run)
     return Perplexity(run)
 
 
-def line_losses(
-    network: LanguageModel, corpus: Corpus, name: str, masking: str, share: float, seed: int, progress: bool
-) -> np.ndarray:
-    """For each line Σ −log p of its predicted tokens, and their number; `name` is the text's in messages."""
+def _named_corpora(texts: Any, limit: int | None) -> dict[str, Corpus]:
+    """The texts by name, read where they are not in memory yet."""
+
+    def read(text: Corpus | str | Path) -> Corpus:
+        if isinstance(text, Corpus):
+            return text if limit is None else text.limit(limit)
+        return read_corpus(text, spacing="text", limit=limit)
+
+    if isinstance(texts, Corpus | str | os.PathLike):
+        texts = [texts]
+    texts = named_values(texts)
+    if isinstance(texts, Mapping):
+        return {name: read(text) for name, text in texts.items()}
+    corpora = [read(text) for text in texts]
+    names = [corpus.name for corpus in corpora]
+    if not names or len(set(names)) < len(names):
+        raise SettingError(
+            f"The texts are called {', '.join(names) or 'nothing'}; expected one or more, each with its own name."
+        )
+    return dict(zip(names, corpora, strict=True))
+
+
+def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: PerplexitySettings) -> np.ndarray:
+    """Per line Σ −log p of its predicted tokens, and their number; `name` is the text's in messages."""
     texts = [corpus.text(i) for i in range(len(corpus))]
-    lines = token_windows(network.body.tokenizer, network.body.window, texts, name)
-    predictions = list(_predictions(network, lines, masking, share, seed))
+    lines = token_windows(model.body.tokenizer, model.body.window, texts, name)
+    predictions = list(causal_predictions(lines) if model.causal else masked_predictions(model, lines, settings))
     totals = np.zeros((len(lines), 2))
     sizes = [len(prediction.window.ids) for prediction in predictions]
-    budget = _token_budget(network, predictions, sizes)
-    with tqdm(total=len(predictions), unit=" lines", disable=None if progress else True, leave=False) as bar:
+    predicted = sum(len(prediction.places) for prediction in predictions)
+    logits_per_token = model.vocabulary * predicted / max(sum(sizes), 1)
+    most_logits = LOGITS
+    if settings.max_memory is not None:  # logits and their log-probabilities
+        most_logits = min(LOGITS, max(0, settings.max_memory - model.body.n_bytes) // 8)
+    budget = int(min(BATCH_TOKENS, max(1, most_logits / max(logits_per_token, 1))))
+    with tqdm(total=len(predictions), unit=" lines", disable=None if settings.progress else True, leave=False) as bar:
         for chosen in batches(sizes, budget):
             batch = [predictions[i] for i in chosen]
-            for prediction, losses in zip(batch, _losses(network, batch), strict=True):
+            for prediction, losses in zip(batch, _token_losses(model, batch), strict=True):
                 totals[prediction.line] += losses.sum(dtype=np.float64), len(losses)
             bar.update(len(chosen))
     return totals
 
 
-def _predictions(
-    network: LanguageModel, lines: list[list[Window]], masking: str, share: float, seed: int
-) -> Iterator[Prediction]:
-    if network.causal:
-        return causal_predictions(lines)
-    tokenizer = network.body.tokenizer
-    if tokenizer.mask_token_id is None:
-        raise ModelError(f"The tokenizer of {network.body.name} has no mask token, so nothing can be hidden from it.")
-    ordinary = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
-    mask = cast("int", tokenizer.mask_token_id)
-    return masked_predictions(lines, mask, ordinary, share=None if masking == "each" else share, seed=seed)
-
-
-def _token_budget(network: LanguageModel, predictions: list[Prediction], sizes: list[int]) -> int:
-    """Tokens in a batch: few enough that the logits of those to be predicted fit."""
-    predicted = sum(len(prediction.places) for prediction in predictions)
-    per_token = network.vocabulary * predicted / max(sum(sizes), 1)
-    return int(min(BATCH_TOKENS, max(1, LOGITS / max(per_token, 1))))
-
-
-def _losses(network: LanguageModel, batch: list[Prediction]) -> list[np.ndarray]:
+def _token_losses(model: HeadedModel, batch: list[Prediction]) -> list[np.ndarray]:
     """−log p of each predicted token, for each prediction of a batch."""
-    device = network.body.device
-    inputs = padded_batch(network.body.tokenizer, [prediction.window for prediction in batch], device)
+    device = model.body.device
+    inputs = padded_batch(model.body.tokenizer, [prediction.window for prediction in batch], device)
     counts = [len(prediction.places) for prediction in batch]
     rows = torch.from_numpy(np.repeat(np.arange(len(batch)), counts)).to(device)
     places = torch.from_numpy(np.concatenate([prediction.places for prediction in batch])).to(device)
-    truth = torch.from_numpy(np.concatenate([prediction.truth for prediction in batch])).to(device)
-    losses = torch.nn.functional.cross_entropy(network.logits(inputs, rows, places), truth, reduction="none")
+    gold = torch.from_numpy(np.concatenate([prediction.gold for prediction in batch])).to(device)
+    losses = nn.functional.cross_entropy(model.logits(inputs, rows, places), gold, reduction="none")
     return np.split(losses.cpu().numpy(), np.cumsum(counts)[:-1])
 
 
-def _estimates(losses: np.ndarray, name: str, resamples: int, seed: int) -> dict[str, Any]:
+def _estimates(losses: np.ndarray, name: str, settings: PerplexitySettings) -> dict[str, Any]:
     total, tokens = losses.sum(axis=0)
     if tokens == 0:
         raise SettingError(f"No token of {name} can be predicted: a decoder needs lines of two tokens or more.")
-    some = losses[losses[:, 1] > 0]
+    predicted = losses[losses[:, 1] > 0]
 
     def perplexity(chosen: np.ndarray) -> float:
-        loss, count = some[chosen].sum(axis=0)
+        loss, count = predicted[chosen].sum(axis=0)
         return float(np.exp(loss / count))
 
-    found = bootstrap(perplexity, len(some), resamples=resamples, rng=seed)
+    interval = bootstrap(perplexity, len(predicted), resamples=settings.resamples, rng=settings.seed)
     return {
         "tokens": int(tokens),
         "loss": total / tokens,
-        "perplexity": float(found.value),
-        "low": float(found.low),
-        "high": float(found.high),
+        "perplexity": float(interval.value),
+        "low": float(interval.low),
+        "high": float(interval.high),
     }
 
 
-def named_corpora(texts: Text | Sequence[Text] | Mapping[str, Text], limit: int | None) -> dict[str, Corpus]:
-    """The texts by name, read where they are not yet."""
-    if isinstance(texts, Corpus | str | os.PathLike):
-        texts = [texts]
-    if isinstance(texts, Mapping):
-        return {name: _corpus(text, limit) for name, text in texts.items()}
-    corpora = [_corpus(text, limit) for text in texts]
-    names = [corpus.name for corpus in corpora]
-    if not names or len(set(names)) < len(names):
-        raise SettingError(f"The texts are called {', '.join(names) or 'nothing'}; expected one or more, each its own.")
-    return dict(zip(names, corpora, strict=True))
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A window as the model sees it, the places whose states predict, and the gold tokens there."""
+
+    line: int
+    window: Window
+    places: np.ndarray
+    gold: np.ndarray
 
 
-def _corpus(text: Text, limit: int | None) -> Corpus:
-    if isinstance(text, Corpus):
-        return text if limit is None else text.limit(limit)
-    return read_corpus(text, spacing="text", limit=limit)
+def causal_predictions(lines: Sequence[Sequence[Window]]) -> Iterator[Prediction]:
+    """Every ordinary token from the state before it; the first token of a window cannot be predicted."""
+    for line, windows in enumerate(lines):
+        for window in windows:
+            predicted = window.content[window.content > 0]
+            if len(predicted):
+                yield Prediction(line, window, predicted - 1, np.array(window.ids)[predicted])
 
 
-def check_masking(masking: str, share: float) -> None:
-    """Raise an error unless tokens can be hidden this way."""
-    if masking not in MASKINGS:
-        raise SettingError(f"masking is {masking!r}; choose one of {', '.join(MASKINGS)}.")
-    if not 0 < share <= 1:
-        raise SettingError(f"share is {share}; expected a part of the tokens above 0 and up to 1, such as 0.15.")
+def masked_predictions(
+    model: HeadedModel, lines: Sequence[Sequence[Window]], settings: PerplexitySettings
+) -> Iterator[Prediction]:
+    """A fraction of the tokens of each window, at least one; with `masking` each every token, one at a time.
+
+    The choice depends on the seed and the line's number only.
+    """
+    tokenizer = model.body.tokenizer
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"The tokenizer of {model.body.name} has no mask token, so nothing can be hidden from it.")
+    ordinary = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+    for line, windows in enumerate(lines):
+        rng = np.random.default_rng([settings.seed, line])
+        for window in windows:
+            original = np.array(window.ids)
+            if settings.masking == "each":
+                for place in window.content.tolist():
+                    shown = original.copy()
+                    shown[place] = tokenizer.mask_token_id
+                    yield Prediction(line, replace(window, ids=shown.tolist()), np.array([place]), original[[place]])
+                continue
+            count = max(1, round(settings.fraction * len(window.content)))
+            places = np.sort(rng.choice(window.content, size=count, replace=False))
+            shown, fate = original.copy(), rng.random(count)
+            shown[places[fate < HIDDEN]] = tokenizer.mask_token_id
+            changed = places[(fate >= HIDDEN) & (fate < HIDDEN + CHANGED)]
+            shown[changed] = rng.choice(ordinary, size=len(changed))
+            yield Prediction(line, replace(window, ids=shown.tolist()), places, original[places])
+
+
+@dataclass(frozen=True, eq=False)
+class HeadedModel:
+    """A network with its language-modelling head; `body` is the network without it."""
+
+    module: nn.Module
+    body: Model
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token is predicted from those before it; otherwise from those around it."""
+        return self.body.causal
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens it chooses among."""
+        return self.module.get_output_embeddings().weight.shape[0]  # pyright: ignore[reportCallIssue]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all weights, including the head's."""
+        return replace(self.body, module=self.module).fingerprint
+
+    @torch.inference_mode()
+    def logits(self, batch: Mapping[str, Tensor], rows: Tensor, places: Tensor) -> Tensor:
+        """The logits (token × vocabulary) at `places` of the sentences `rows` of a batch.
+
+        Only these tokens reach the head: with a large vocabulary it costs more than the rest of the network.
+        """
+
+        def keep_chosen(_module: nn.Module, _inputs: object, output: Any) -> Any:
+            output["last_hidden_state"] = output["last_hidden_state"][rows, places][None]
+            return output
+
+        hook = self.body.module.register_forward_hook(keep_chosen)
+        try:
+            return self.module(**batch).logits[0].float()
+        finally:
+            hook.remove()
+
+
+def load_language_model(name_or_path: str | Path, *, device: str = "auto") -> HeadedModel:
+    """Load a masked or causal language model with its head; a model without one is an error."""
+    module, tokenizer = load_whole(name_or_path)
+    if module.get_output_embeddings() is None:
+        raise ModelError(
+            f"{name_or_path} is a {type(module).__name__}, which has no language-modelling head; perplexity needs one "
+            "(such as …ForMaskedLM or …ForCausalLM in its config.json, and its weights)."
+        )
+    module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    path = Path(name_or_path)
+    body = from_transformers(module, tokenizer, name=path.resolve().name if path.exists() else str(name_or_path))
+    return HeadedModel(module, body)

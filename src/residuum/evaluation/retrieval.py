@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from torch import Tensor
 from tqdm import tqdm
 
 from residuum.errors import ModelError, SettingError
-from residuum.evaluation.encoding import Encoded, Scratch, encode, scratch
-from residuum.evaluation.layer_choices import LayerChoice, layer_choices
-from residuum.evaluation.pairs import SentencePairs, read_pairs
-from residuum.evaluation.retrieval_tables import Outcome, average_table, retrieval_table
-from residuum.maths.retrieval import Ranks, bertscore_ranks, cosine_ranks
-from residuum.models.loading import Model, as_model, check_weights
+from residuum.evaluation.encoding import EncodedSentences, encode, scratch
+from residuum.evaluation.pairs import SentencePairs, chosen_pairs
+from residuum.evaluation.settings import RetrievalSettings
+from residuum.maths.losses import layer_map
+from residuum.maths.retrieval import LayerPair, Ranks, bertscore_ranks, cosine_ranks
+from residuum.maths.statistics import bootstrap_mean
+from residuum.models.loading import Model, as_model, check_weights, parse_layers
+from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate retrieval"
-SCORES = ("cosine", "bertscore")
-STATES = 2_000_000_000  # bytes of states that are held unless told otherwise
+STATES = 2_000_000_000  # bytes of states that are held without a memory limit
+NORMAL = float(stats.norm.ppf(0.975))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,110 +37,119 @@ class Retrieval(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row for each pair of languages, direction, score and choice of layers."""
+        """One row per language pair, direction, score and choice of layers."""
         return self.run.tables["retrieval"]
 
     @property
     def averages(self) -> pd.DataFrame:
-        """The mean over pairs of languages, for each direction, score and choice of layers."""
+        """The mean over language pairs, per direction, score and choice of layers."""
         return self.run.tables["averages"]
 
     def hits(self, row: int) -> np.ndarray:
-        """What each sentence earned in a row of `frame`: 1 found, 0 not; for paired comparisons of models."""
+        """Per sentence of a row of `frame`, 1 where its translation was found, else 0; for paired comparisons."""
         return self.run.tensors["hits"][self.run.tensors["first"][row] : self.run.tensors["first"][row + 1]]
 
+    def text(self) -> str:
+        """One line per row."""
+        return "\n".join(
+            f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
+            f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}"
+            for row in self.frame.to_dict("records")
+        )
 
-def evaluate_retrieval(
-    model: Model | str | Path,
-    pairs: SentencePairs | Sequence[SentencePairs] | str | Path,
-    *,
-    target_model: Model | str | Path | None = None,
-    score: str | Sequence[str] = SCORES,
-    layers: str | Sequence[str] | Sequence[int] = "all",
-    special_tokens: bool = True,
-    resamples: int = 1000,
-    max_memory: int | None = None,
-    device: str = "auto",
-    seed: int = 0,
-    out: str | Path | None = None,
-    fresh: bool = False,
-    progress: bool = True,
-) -> Retrieval:
-    """Let every sentence look for its translation, in both directions, and count how often it is the nearest.
 
-    `model` reads the sources and, without `target_model`, the targets too. `pairs` is what `read_pairs` gives or
-    reads. `layers` is `all`, `each`, or numbers; several choices are separated by `;`. Scores: `cosine` of the means
-    over tokens (with special ones unless `special_tokens` is off) and over the chosen layers; `bertscore`, the mean
-    over the chosen layers. Intervals are 95 % bootstrap intervals over sentences. What the models give beyond
-    what `max_memory` bytes leave beside their weights (without it: 2 GB) waits in files.
+@command(RetrievalSettings)
+def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
+    """Count how often the translation of a sentence is its nearest neighbour, in both directions.
+
+    `model` encodes the first language and, without `target_model`, the second too. `pairs` is a file or folder, or what
+    `read_pairs` returns. `cosine` compares means over tokens and over the chosen layers; `bertscore` is averaged over
+    the chosen layers. Intervals are 95 % bootstrap intervals over sentences. States that do not fit into `max_memory`
+    beside the weights (2 GB of states without a limit) are kept in temporary files.
     """
-    tasks = chosen_pairs(pairs)
-    plan = retrieval_plan(model, target_model, score, layers, special_tokens, max_memory, device)
+    tasks = chosen_pairs(settings)
+    models = _models(settings)
+    choices = layer_choices(settings.layers, models[0].n_layers, models[1].n_layers)
+    _check_widths(models, choices)
     config = {
-        "models": [f"{one.name} {one.fingerprint}" for one in (plan.source, plan.target)],
+        "models": [f"{model.name} {model.fingerprint}" for model in models],
         "pairs": [f"{task.name} {task.fingerprint}" for task in tasks],
-        "score": plan.scores,
-        "layers": [choice.name for choice in plan.choices],
-        "special_tokens": special_tokens,
-        "resamples": resamples,
-        "seed": seed,
+        "layers": [choice.name for choice in choices],
+        **settings.identity(),
     }
-    if out is not None and (found := finished_run(out, COMMAND, config, fresh=fresh)):
-        return Retrieval(found)
-    run = _measure(plan, tasks, config, progress)
-    if out is not None:
-        write_run(out, run)
+    if settings.out is not None and (run := finished_run(settings.out, COMMAND, config, fresh=settings.fresh)):
+        return Retrieval(run)
+    run = _measure(settings, models, choices, tasks, config)
+    if settings.out is not None:
+        write_run(settings.out, run)
     return Retrieval(run)
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What is scored: two models (or one twice), choices of layers, scores."""
-
-    source: Model
-    target: Model
-    choices: list[LayerChoice]
-    scores: list[str]
-    special_tokens: bool
-    max_memory: int
-
-    def side(self, index: int) -> list[int]:
-        """The layers that are needed of the source's model (0) or the target's (1)."""
-        return sorted({pair[index] for choice in self.choices for pair in choice.pairs})
+def _models(settings: RetrievalSettings) -> tuple[Model, Model]:
+    """The models of both languages, once where they are the same."""
+    wanted = [name for name in (settings.model, settings.target_model) if name is not None]
+    check_weights([name for name in wanted if not isinstance(name, Model)], settings.max_memory)
+    models = [as_model(name, device=settings.device) for name in wanted]
+    return models[0], models[-1]
 
 
-def retrieval_plan(
-    model: Model | str | Path,
-    target_model: Model | str | Path | None,
-    score: str | Sequence[str],
-    layers: str | Sequence[str] | Sequence[int],
-    special_tokens: bool,
-    max_memory: int | None,
-    device: str,
-) -> Plan:
-    """The models, layers and scores that were asked for, checked."""
-    scores = _chosen_scores(score)
-    source, target = _models(model, target_model, device, max_memory)
-    choices = layer_choices(layers, source.n_layers, target.n_layers)
-    _check_widths(source, target, choices)
-    room = STATES if max_memory is None else max(0, max_memory - sum(one.n_bytes for one in {source, target}))
-    return Plan(source, target, choices, scores, special_tokens, room)
+def _check_widths(models: tuple[Model, Model], choices: Sequence[LayerChoice]) -> None:
+    """A cosine, of sentences or of tokens, needs vectors of the same length."""
+    source, target = models
+    for choice in choices:
+        for a, b in choice.pairs:
+            if source.widths[a] != target.widths[b]:
+                raise ModelError(
+                    f"Layer {a} of {source.name} has {source.widths[a]} neurons, layer {b} of {target.name} has "
+                    f"{target.widths[b]}; both scores need as many in both. Compare models of the same width."
+                )
+        for side, model in enumerate(models):
+            widths = {model.widths[layer] for layer in choice.side(side)}
+            if len(widths) > 1:
+                raise ModelError(
+                    f"The layers {choice.name} of {model.name} have {sorted(widths)} neurons and cannot be averaged; "
+                    "choose layers of the same width, or `each`."
+                )
 
 
-def _measure(plan: Plan, tasks: list[SentencePairs], config: dict[str, Any], progress: bool) -> Run:
-    outcomes: list[Outcome] = []
+def _measure(
+    settings: RetrievalSettings,
+    models: tuple[Model, Model],
+    choices: list[LayerChoice],
+    tasks: list[SentencePairs],
+    config: dict[str, Any],
+) -> Run:
+    """Encode and rank every language pair, and put the scores into tables."""
+    weights = sum(model.n_bytes for model in set(models))
+    memory = STATES if settings.max_memory is None else max(0, settings.max_memory - weights)
+    rows: list[dict[str, Any]] = []
+    hits: list[np.ndarray] = []
     windowed = 0
-    with tqdm(total=len(tasks), unit=" pairs of languages", disable=None if progress else True, leave=False) as bar:
-        for task in tasks:
-            found, long = _score_task(plan, task)
-            outcomes += found
-            windowed += long
-            bar.update()
-    table, hits = retrieval_table(outcomes, resamples=config["resamples"], seed=config["seed"])
+    for task in tqdm(tasks, unit=" language pairs", disable=None if settings.progress else True, leave=False):
+        with scratch(memory) as space, torch.inference_mode():
+            source, target = (
+                encode(
+                    model,
+                    texts,
+                    sorted({layer for choice in choices for layer in choice.side(side)}),
+                    space,
+                    tokens="bertscore" in settings.score,
+                    special_tokens=settings.special_tokens,
+                    source=f"{task.name} ({task.languages[side]})",
+                )
+                for side, (model, texts) in enumerate(zip(models, (task.source, task.target), strict=True))
+            )
+            for score in settings.score:
+                for choice, directions in zip(choices, _ranks(score, source, target, choices), strict=True):
+                    for backward, ranks in enumerate(directions):
+                        rows.append(_row(task, score, choice, bool(backward), ranks, settings))
+                        hits.append(ranks.hits)
+        windowed += source.windowed + target.windowed
+    table = pd.DataFrame(rows).astype({"layer": "Int64"})
     return Run(
         command=COMMAND,
         config=config,
-        summary=_summary(plan, tasks, table, windowed),
+        summary=_summary(models, tasks, table, windowed),
         tables={"retrieval": table, "averages": average_table(table)},
         tensors={
             "hits": np.concatenate(hits).astype(np.float32),
@@ -147,67 +158,78 @@ def _measure(plan: Plan, tasks: list[SentencePairs], config: dict[str, Any], pro
     )
 
 
-def _score_task(plan: Plan, task: SentencePairs) -> tuple[list[Outcome], int]:
-    """All scores of one pair of languages, and how many of its sentences did not fit a window."""
-    with scratch(plan.max_memory) as space, torch.inference_mode():
-        source, target = encode_sides(plan, task, space)
-        ranks = {score: ranks_by(score, source, target, plan.choices) for score in plan.scores}
-    outcomes = [
-        Outcome(task, score, choice, backward, both[backward])
-        for score, found in ranks.items()
-        for choice, both in zip(plan.choices, found, strict=True)
-        for backward in (False, True)
-    ]
-    return outcomes, source.windowed + target.windowed
-
-
-def encode_sides(plan: Plan, task: SentencePairs, space: Scratch) -> tuple[Encoded, Encoded]:
-    """What the models make of both sides of some pairs."""
-    source, target = (
-        encode(
-            model,
-            texts,
-            plan.side(index),
-            space,
-            tokens="bertscore" in plan.scores,
-            special_tokens=plan.special_tokens,
-            source=f"{task.name} ({language})",
-        )
-        for index, (model, texts, language) in enumerate(
-            zip((plan.source, plan.target), (task.source, task.target), task.languages, strict=True)
-        )
-    )
-    return source, target
-
-
-def ranks_by(score: str, source: Encoded, target: Encoded, choices: list[LayerChoice]) -> list[tuple[Ranks, Ranks]]:
-    """The ranks of all translations in both directions, for each choice of layers."""
+def _ranks(
+    score: str, source: EncodedSentences, target: EncodedSentences, choices: list[LayerChoice]
+) -> list[tuple[Ranks, Ranks]]:
+    """The ranks of all translations in both directions, per choice of layers."""
     if score == "bertscore":
         assert source.tokens is not None
         assert target.tokens is not None
         return bertscore_ranks(source.tokens, target.tokens, [choice.pairs for choice in choices])
+
+    def mean_of_layers(encoded: EncodedSentences, layers: list[int]) -> Tensor:
+        total = encoded.means[layers[0]].clone()
+        for layer in layers[1:]:  # one after the other, since they may lie in files
+            total += encoded.means[layer]
+        return total / len(layers)
+
     return [
-        cosine_ranks(
-            _mean_of_layers(source, [a for a, _ in choice.pairs]), _mean_of_layers(target, [b for _, b in choice.pairs])
-        )
+        cosine_ranks(mean_of_layers(source, choice.side(0)), mean_of_layers(target, choice.side(1)))
         for choice in choices
     ]
 
 
-def _mean_of_layers(encoded: Encoded, layers: list[int]) -> Tensor:
-    """One layer after the other, which may wait in files."""
-    total = encoded.means[layers[0]].clone()
-    for layer in layers[1:]:
-        total += encoded.means[layer]
-    return total / len(layers)
+def _row(
+    task: SentencePairs, score: str, choice: LayerChoice, backward: bool, ranks: Ranks, settings: RetrievalSettings
+) -> dict[str, Any]:
+    """Accuracy and mean reciprocal rank of one direction, with intervals."""
+    values = np.stack([ranks.hits, ranks.reciprocals], axis=1)
+    estimate = bootstrap_mean(values, resamples=settings.resamples, rng=settings.seed)
+    query, candidates = task.languages[::-1] if backward else task.languages
+    return {
+        "pair": task.name,
+        "direction": "backward" if backward else "forward",
+        "query": query,
+        "candidates": candidates,
+        "score": score,
+        "layers": choice.name,
+        "layer": choice.layer,
+        "sentences": len(values),
+        "accuracy": estimate.value[0],
+        "low": estimate.low[0],
+        "high": estimate.high[0],
+        "error": estimate.standard_error[0],
+        "mrr": estimate.value[1],
+        "mrr_low": estimate.low[1],
+        "mrr_high": estimate.high[1],
+    }
 
 
-def _summary(plan: Plan, tasks: list[SentencePairs], table: pd.DataFrame, windowed: int) -> dict[str, Any]:
-    names = [plan.source.name] if plan.source is plan.target else [plan.source.name, plan.target.name]
+def average_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The mean over language pairs; the interval takes their errors as independent."""
+    averages = (
+        table.groupby(["direction", "score", "layers"], sort=False)
+        .agg(
+            layer=("layer", "first"),
+            pairs=("pair", "size"),
+            accuracy=("accuracy", "mean"),
+            mrr=("mrr", "mean"),
+            error=("error", lambda errors: float(np.sqrt((errors**2).sum())) / len(errors)),
+        )
+        .reset_index()
+    )
+    reach = NORMAL * averages["error"]
+    low, high = averages["accuracy"] - reach, averages["accuracy"] + reach
+    return averages.assign(low=low.clip(lower=0), high=high.clip(upper=1))
+
+
+def _summary(
+    models: tuple[Model, Model], tasks: list[SentencePairs], table: pd.DataFrame, windowed: int
+) -> dict[str, Any]:
     best = table.loc[table["accuracy"].idxmax()]
     left_out = sum(task.left_out for task in tasks)
     return {
-        "models": names,
+        "models": [model.name for model in dict.fromkeys(models)],
         "pairs of languages": len(tasks),
         "pairs of sentences": sum(map(len, tasks)),
         "best": f"{best['query']} → {best['candidates']}, {best['score']}, layers {best['layers']}: "
@@ -217,49 +239,64 @@ def _summary(plan: Plan, tasks: list[SentencePairs], table: pd.DataFrame, window
     }
 
 
-def chosen_pairs(pairs: SentencePairs | Sequence[SentencePairs] | str | Path) -> list[SentencePairs]:
-    """The lists of pairs, read where they are not yet; each has at least two."""
-    if isinstance(pairs, SentencePairs):
-        tasks = [pairs]
+@dataclass(frozen=True)
+class LayerChoice:
+    """Layers whose representations are averaged: pairs of a layer of the first model and one of the second."""
+
+    name: str
+    pairs: tuple[LayerPair, ...]
+
+    @property
+    def layer(self) -> int | None:
+        """The layer of the first model, where it is the only one."""
+        return self.pairs[0][0] if len(self.pairs) == 1 else None
+
+    def side(self, index: int) -> list[int]:
+        """The layers of the first model (0) or of the second (1)."""
+        return [pair[index] for pair in self.pairs]
+
+
+def layer_choices(layers: str | Sequence[str] | Sequence[int], source: int, target: int) -> list[LayerChoice]:
+    """The choices of `layers` for models of `source` and `target` blocks, without repeats.
+
+    `all` is every block without the embeddings (layer 0). `each` is every layer alone, 0 included. Otherwise numbers
+    and ranges, `1,3,5-7`; `3:6` pairs layer 3 of the first model with layer 6 of the second. Several choices are
+    separated by `;` or given as a list of texts. Models of different depth are paired by relative depth.
+    """
+    if isinstance(layers, str):
+        parts = layers.split(";")
+    elif layers and all(isinstance(layer, int) for layer in layers):
+        parts = [",".join(map(str, layers))]
+    elif layers and all(isinstance(layer, str) for layer in layers):
+        parts = list(map(str, layers))
     else:
-        tasks = read_pairs(pairs) if isinstance(pairs, str | Path) else list(pairs)
-    if not tasks:
-        raise SettingError("No pairs of sentences were given; expected at least one list of them.")
-    for task in tasks:
-        if len(task) < 2:
-            raise SettingError(f"{task.name} has {len(task)} pair of sentences; retrieval needs at least 2.")
-    return tasks
+        raise SettingError(
+            f"layers is {list(layers)!r}; expected numbers, or choices such as ['all', 'each', '1,3,5']."
+        )
+    choices = [choice for part in parts for choice in _parsed_choices(part.strip(), source, target)]
+    return list({choice.pairs: choice for choice in choices}.values())
 
 
-def _chosen_scores(score: str | Sequence[str]) -> list[str]:
-    names = [name.strip() for name in score.split(",")] if isinstance(score, str) else list(score)
-    unknown = [name for name in names if name not in SCORES]
-    if unknown or not names:
-        raise SettingError(f"Score {', '.join(unknown) or 'none'} is not known; choose from {', '.join(SCORES)}.")
-    return list(dict.fromkeys(names))
+def _parsed_choices(text: str, source: int, target: int) -> Iterator[LayerChoice]:
+    shallow, deep = sorted((source, target))
+    by_depth = [(0, 0), *layer_map("uniform", shallow, deep).items()]
+    side_by_side = by_depth if source <= target else [(b, a) for a, b in by_depth]
+    if text == "all":
+        yield LayerChoice("all", tuple(side_by_side[1:]))
+    elif text == "each":
+        yield from (LayerChoice(str(a) if a == b else f"{a}:{b}", ((a, b),)) for a, b in side_by_side)
+    else:
+        pairs = [pair for part in text.split(",") for pair in _numbered_pairs(part.strip(), source, target)]
+        yield LayerChoice(text, tuple(dict.fromkeys(pairs)))
 
 
-def _models(
-    model: Model | str | Path, target: Model | str | Path | None, device: str, max_memory: int | None
-) -> tuple[Model, Model]:
-    check_weights([one for one in (model, target) if isinstance(one, str | Path)], max_memory)
-    first = as_model(model, device=device)
-    return first, first if target is None else as_model(target, device=device)
-
-
-def _check_widths(source: Model, target: Model, choices: list[LayerChoice]) -> None:
-    """A cosine, of sentences or of tokens, needs vectors of the same length."""
-    for choice in choices:
-        for a, b in choice.pairs:
-            if source.widths[a] != target.widths[b]:
-                raise ModelError(
-                    f"Layer {a} of {source.name} has {source.widths[a]} neurons, layer {b} of {target.name} has "
-                    f"{target.widths[b]}; both scores need as many in both. Compare models of the same width."
-                )
-        for model, own in ((source, {a for a, _ in choice.pairs}), (target, {b for _, b in choice.pairs})):
-            widths = {model.widths[layer] for layer in own}
-            if len(widths) > 1:
-                raise ModelError(
-                    f"The layers {choice.name} of {model.name} have {sorted(widths)} neurons and cannot be averaged; "
-                    "choose layers of the same width, or `each`."
-                )
+def _numbered_pairs(part: str, source: int, target: int) -> list[LayerPair]:
+    if ":" not in part:
+        return [(layer, layer) for layer in parse_layers(part, min(source, target))]
+    first, _, second = part.partition(":")
+    pair = parse_layers(first, source), parse_layers(second, target)
+    if len(pair[0]) != len(pair[1]):
+        raise SettingError(
+            f"Cannot read layers {part!r}: {len(pair[0])} layers beside {len(pair[1])}; expected as many."
+        )
+    return list(zip(*pair, strict=True))

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import BLOCK, Features, select_words, windows
-from residuum.maths.probing import Probe, Recipe, TrainedProbe, check_battery, fit
+from residuum.maths.probing import PaperRecipe, Probe, ProbeRecipe, TrainedProbe, check_battery, fit
 from residuum.maths.targets import Target
 
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -36,7 +36,7 @@ def description_lengths(
     generator: np.random.Generator,
     *,
     fractions: Sequence[float] = FRACTIONS,
-    recipe: Recipe | None = None,
+    recipe: ProbeRecipe | None = None,
 ) -> list[DescriptionLength]:
     """Online code length of each probe's labels, all probes together.
 
@@ -51,7 +51,7 @@ def description_lengths(
     classes = np.array([targets[probe.target].n_classes for probe in probes])
     bits = stops[0] * np.log2(classes)
     for known, until in pairwise(stops.tolist()):
-        trained = _train_on(features, targets, probes, np.sort(order[:known]), recipe or Recipe())
+        trained = _train_on(features, targets, probes, np.sort(order[:known]), recipe or PaperRecipe())
         bits += _bits(trained, features, targets, np.sort(order[known:until]))
     uniform = n_words * np.log2(classes)
     return [DescriptionLength(*pair) for pair in zip(bits.tolist(), uniform.tolist(), strict=True)]
@@ -79,7 +79,7 @@ def _train_on(
     targets: Mapping[str, Target],
     probes: Sequence[Probe],
     words: Int[np.ndarray, " known"],
-    recipe: Recipe,
+    recipe: ProbeRecipe,
 ) -> list[TrainedProbe]:
     known = {name: Target(target.values[words], target.classes) for name, target in targets.items()}
     return fit(select_words(features, words), known, probes, recipe)

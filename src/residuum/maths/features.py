@@ -46,21 +46,21 @@ Features = Float[np.ndarray, "_ _"] | ShardedFeatures
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
+class FeatureWindow:
     """Words that are in memory together: their numbers in the whole data, and their features."""
 
     words: Int[np.ndarray, " word"]
     x: Float[np.ndarray, "word neuron"]
 
 
-def windows(features: Features, shuffle: np.random.Generator | None = None) -> Iterator[Window]:
+def windows(features: Features, shuffle: np.random.Generator | None = None) -> Iterator[FeatureWindow]:
     """The features as float32 windows: an array is one window, shards are as many as they need.
 
     `shuffle` permutes the order of the shards. All windows of shards share one buffer, so a window holds
     until the next one is asked for.
     """
     if isinstance(features, np.ndarray):
-        yield Window(np.arange(len(features)), np.asarray(features, np.float32))
+        yield FeatureWindow(np.arange(len(features)), np.asarray(features, np.float32))
         return
     starts = np.cumsum((0, *features.lengths))
     buffer = np.empty((window_words(features), features.n_neurons), np.float32)
@@ -70,7 +70,7 @@ def windows(features: Features, shuffle: np.random.Generator | None = None) -> I
         for number in group:
             start, end = end, end + features.lengths[number]
             buffer[start:end] = _load(features, number)
-        yield Window(words, buffer[:end])
+        yield FeatureWindow(words, buffer[:end])
 
 
 def window_words(features: Features) -> int:
@@ -114,7 +114,7 @@ def words_of_columns(features: Features, n_columns: int) -> int:
     return window_words(replace(features, window=_window_of_columns(features, n_columns)))
 
 
-def check_finite(window: Window) -> None:
+def check_finite(window: FeatureWindow) -> None:
     """Raise a DataError that names the first word with a NaN or infinite activation."""
     for start in range(0, len(window.x), BLOCK):
         # A row's sum is finite when all its values are: no mask as large as the block is needed.
@@ -127,10 +127,10 @@ def check_finite(window: Window) -> None:
 
 
 def column_moments(features: Features) -> tuple[Float[np.ndarray, " neuron"], Float[np.ndarray, " neuron"]]:
-    """Mean and standard deviation of each neuron in float64; a constant neuron's deviation is given as 1."""
+    """Mean and standard deviation of each neuron in float64; exactly 0 for a constant neuron's deviation."""
     mean, scatter = _mean_and_scatter(features)
     constant = constant_neurons(scatter, rounding_floor(features.shape[0], mean))
-    return mean, np.where(constant, 1.0, np.sqrt(scatter / features.shape[0]))
+    return mean, np.where(constant, 0.0, np.sqrt(scatter / features.shape[0]))
 
 
 def constant_columns(features: Features) -> Bool[np.ndarray, " neuron"]:

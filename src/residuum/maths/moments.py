@@ -214,6 +214,19 @@ class LayerMoments:
         """Σ‖x − μ‖²: the variance of the whole layer, times n."""
         return float(np.trace(self.scatter))
 
+    @property
+    def top_neuron(self) -> tuple[int, float]:
+        """The neuron with the most variance, and its share of the layer's: S_kk / tr S; 0 without any variance."""
+        variances = np.diag(self.scatter)
+        neuron = int(variances.argmax())
+        return neuron, float(variances[neuron] / self.trace) if self.trace else 0.0
+
+    @property
+    def effective_rank(self) -> float:
+        """(tr S)² / ‖S‖²: the directions among which the variance is spread, from 1 to all neurons (participation
+        ratio); 0 without any variance."""
+        return float((self.trace / np.linalg.norm(self.scatter)) ** 2) if self.trace else 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class PairMoments:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -78,48 +79,60 @@ def pearson_score(a: Float[np.ndarray, " word"], b: Float[np.ndarray, " value"])
 
 
 def majority_baseline(train_labels: Sequence[str], test_labels: Sequence[str]) -> float:
-    """Accuracy of always answering the most frequent training label (ties: the first in the alphabet)."""
+    """Accuracy of always answering the most frequent training label."""
     _check_pairs(len(test_labels), len(test_labels))
-    answer = _most_frequent(Counter(train_labels))
-    return sum(label == answer for label in test_labels) / len(test_labels)
+    return float(np.mean(np.array(majority_answers(train_labels, 1)) == np.asarray(test_labels, dtype=object)))
 
 
-def word_majority_baseline(
-    train_words: Sequence[str],
-    train_labels: Sequence[str],
-    test_words: Sequence[str],
-    test_labels: Sequence[str],
-) -> float:
-    """Accuracy of answering each word's most frequent training label; unknown words: the most frequent."""
+def majority_answers(train_labels: Sequence[str], n_words: int) -> list[str]:
+    """The most frequent training label for every word (ties: the first in the alphabet)."""
+    return [_most_frequent(Counter(train_labels))] * n_words
+
+
+def word_majority_answers(
+    train_words: Sequence[str], train_labels: Sequence[str], test_words: Sequence[str]
+) -> list[str]:
+    """Each word's most frequent training label; for unknown words, the most frequent of all."""
     _check_pairs(len(train_words), len(train_labels))
-    _check_pairs(len(test_words), len(test_labels))
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for word, label in zip(train_words, train_labels, strict=True):
         counts[word][label] += 1
     answers = {word: _most_frequent(labels) for word, labels in counts.items()}
     fallback = _most_frequent(Counter(train_labels))
-    hits = [answers.get(word, fallback) == label for word, label in zip(test_words, test_labels, strict=True)]
-    return sum(hits) / len(hits)
+    return [answers.get(word, fallback) for word in test_words]
 
 
-def bag_of_words_baseline(
-    train_bags: Sequence[Sequence[Hashable]],
-    train_labels: Sequence[str],
-    test_bags: Sequence[Sequence[Hashable]],
-    test_labels: Sequence[str],
-) -> float:
-    """Accuracy of a softmax regression (‖θ‖²/2 beside the summed loss) on which words a text has, not their order.
+def bag_of_words_answers(
+    train_bags: Sequence[Sequence[Hashable]], train_labels: Sequence[str], test_bags: Sequence[Sequence[Hashable]]
+) -> list[str]:
+    """Labels by a softmax regression (‖θ‖²/2 beside the summed loss) on which words a text has, not their order.
 
     A bag holds the words of one text; words that training never saw are left out.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 
     _check_pairs(len(train_bags), len(train_labels))
-    _check_pairs(len(test_bags), len(test_labels))
+    train, test = _word_counts(train_bags, test_bags)
+    return LogisticRegression(max_iter=1000).fit(train, train_labels).predict(test).tolist()
+
+
+def bag_of_words_numbers(
+    train_bags: Sequence[Sequence[Hashable]],
+    train_values: Float[np.ndarray, " text"],
+    test_bags: Sequence[Sequence[Hashable]],
+) -> Float[np.ndarray, " _"]:
+    """Numbers by a ridge regression (λ = 1) on which words a text has."""
+    from sklearn.linear_model import Ridge
+
+    train, test = _word_counts(train_bags, test_bags)
+    return np.asarray(Ridge().fit(train, train_values).predict(test))
+
+
+def _word_counts(train_bags: Sequence[Sequence[Hashable]], test_bags: Sequence[Sequence[Hashable]]) -> tuple[Any, Any]:
+    from sklearn.feature_extraction.text import CountVectorizer
+
     counter = CountVectorizer(analyzer=tuple, binary=True)  # pyright: ignore[reportArgumentType]
-    model = LogisticRegression(max_iter=1000).fit(counter.fit_transform(train_bags), train_labels)
-    return float(np.mean(model.predict(counter.transform(test_bags)) == np.asarray(test_labels)))
+    return counter.fit_transform(train_bags), counter.transform(test_bags)
 
 
 def selectivity(task_accuracy: float, control_accuracy: float) -> float:

@@ -1,22 +1,24 @@
-"""Linear probes with an elastic net, trained many at a time (Dalvi et al. 2020; Durrani et al. 2021).
+"""Linear probes with an elastic net, many at a time (Dalvi et al. 2020; Durrani et al. 2021).
 
 A *battery* is any list of probes over the same words: each layer, their concatenation, sets of neurons, a
-grid of penalties, seeds, the task and its control task. All of them learn in one pass over the data, and each
-one learns exactly what it would have learnt alone.
+grid of penalties, seeds, the task and its control task. All of them share every pass over the data. By default each
+probe is solved to convergence (`maths.convex_probes`); `PaperRecipe` trains it with Adam as the papers do.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
+from residuum.maths.convex_probes import HISTORY, ConvexProblem, solve
 from residuum.maths.features import (
     BLOCK,
     Features,
-    Window,
+    FeatureWindow,
     check_finite,
     column_moments,
     select_columns,
@@ -29,27 +31,54 @@ from residuum.maths.targets import Target
 
 LAMBDA = 1e-5
 """λ1 and λ2 of Dalvi et al. (2020)."""
-TRAINING_BYTES = 24
-"""Of a weight that learns: itself, its gradient, Adam's two moments, its initial value, the result."""
+PATH = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5)
+"""λ2 of converged probes, from large to small."""
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
     """One probe of a battery: what it predicts, from which neurons (None: all), and its penalties.
 
-    The seed decides the initial weights and the order of the batches; probes of one seed share that order.
+    Penalties that are None are the recipe's. The seed is that of the paper recipe: it decides the initial weights and
+    the order of the batches. A converged probe does not depend on it.
     """
 
     target: str
     neurons: Columns | None = None
-    l1: float = LAMBDA
-    l2: float = LAMBDA
+    l1: float | None = None
+    l2: float | None = None
     seed: int = 0
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How probes are trained: Adam, shuffled batches, the penalty added once per batch to the mean loss.
+class ConvergedRecipe:
+    """Probes with one solution each: standardised neurons, solved to within `tolerance` of the objective's minimum.
+
+    A probe without its own λ2 gets the best one of `path` on held-out data, or `l2` where there are none; its λ1 is 0.
+    """
+
+    path: tuple[float, ...] = PATH
+    l2: float = 1e-2
+    tolerance: float = 3e-4
+    iterations: int = 1000
+
+    weight_bytes: ClassVar[int] = 8 * HISTORY + 80
+    """Of a weight that is solved: the pairs of L-BFGS, itself, its gradient, its step, and copies for products."""
+
+    def __post_init__(self) -> None:
+        if not self.path or min(*self.path, self.l2) <= 0 or list(self.path) != sorted(self.path, reverse=True):
+            raise SettingError(
+                f"Found λ2 {list(self.path)} and {self.l2}; expected positive ones, from large to small."
+            )
+        if not 0 < self.tolerance < np.inf or self.iterations < 1:
+            raise SettingError(
+                f"Found the tolerance {self.tolerance} and {self.iterations} iterations; expected both to be positive."
+            )
+
+
+@dataclass(frozen=True)
+class PaperRecipe:
+    """The papers' protocol: Adam, shuffled batches, the penalty added once per batch to the mean loss.
 
     `penalty="published"` is λ2‖θ‖₂, as the papers' code has it, instead of the λ2‖θ‖₂² that they write.
     `standardize` gives each neuron mean 0 and deviation 1 over the training words first (off in the papers).
@@ -61,6 +90,9 @@ class Recipe:
     penalty: str = "squared"
     standardize: bool = False
 
+    weight_bytes: ClassVar[int] = 24
+    """Of a weight that learns: itself, its gradient, Adam's two moments, its initial value, the result."""
+
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.learning_rate < np.inf:
             raise SettingError(
@@ -71,9 +103,24 @@ class Recipe:
             raise SettingError(f"There is no penalty {self.penalty!r}; choose squared or published.")
 
 
+ProbeRecipe = ConvergedRecipe | PaperRecipe
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Examples on which λ2 is chosen: their features and, for each target, the true classes (−1: unseen) or numbers."""
+
+    features: Features
+    truths: Mapping[str, np.ndarray]
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedProbe:
-    """A probe that has learnt: `weight[c, j]` belongs to class c and column `neurons[j]` of the features."""
+    """A probe that has learnt: `weight[c, j]` belongs to class c and column `neurons[j]` of the features.
+
+    `penalty` is (λ1, λ2). `converged` says that the objective is within the tolerance of its minimum, after so many
+    `iterations` for the last λ2; a probe of the paper recipe never is.
+    """
 
     probe: Probe
     neurons: Int[np.ndarray, " neuron"]
@@ -83,6 +130,9 @@ class TrainedProbe:
     n_features: int
     centre: Float[np.ndarray, " neuron"] | None = None
     scale: Float[np.ndarray, " neuron"] | None = None
+    penalty: tuple[float, float] = (LAMBDA, LAMBDA)
+    converged: bool = False
+    iterations: int = 0
 
     def logits(self, x: Float[np.ndarray, "word neuron"]) -> Float[np.ndarray, "word class"]:
         """Class scores before the softmax (or the predicted numbers) for words × *all* neurons."""
@@ -91,7 +141,7 @@ class TrainedProbe:
                 f"The features have {x.shape[1]} neurons, the probe learnt from {self.n_features}. Give it "
                 "the same layers of the same model."
             )
-        chosen = np.asarray(x[:, _as_index(self.probe.neurons)], np.float32)
+        chosen = np.asarray(x[:, as_index(self.probe.neurons)], np.float32)
         if self.centre is not None and self.scale is not None:
             chosen = (chosen - self.centre) / self.scale
         return chosen @ self.weight.T + self.bias
@@ -113,9 +163,13 @@ class TrainedProbe:
 
 
 def train_probes(
-    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: Recipe | None = None
+    features: Features,
+    targets: Mapping[str, Target],
+    probes: Sequence[Probe],
+    recipe: ProbeRecipe | None = None,
+    held_out: HeldOut | None = None,
 ) -> list[TrainedProbe]:
-    """Train a battery in one pass over the data; results stand in the order of `probes`.
+    """Train a battery (converged unless a recipe says otherwise); results stand in the order of `probes`.
 
     Minimises mean cross-entropy (squared error without classes) + λ1‖θ‖₁ + λ2‖θ‖₂², biases not penalised.
     `targets` hold one value per word for every name that a probe asks for.
@@ -123,14 +177,90 @@ def train_probes(
     check_battery(features, targets, probes)
     for name in {probe.target for probe in probes}:
         _check_target(name, targets[name], features.shape[0])
-    return fit(features, targets, probes, recipe or Recipe())
+    return fit(features, targets, probes, recipe or ConvergedRecipe(), held_out)
 
 
 def fit(
-    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: Recipe
+    features: Features,
+    targets: Mapping[str, Target],
+    probes: Sequence[Probe],
+    recipe: ProbeRecipe,
+    held_out: HeldOut | None = None,
 ) -> list[TrainedProbe]:
     """`train_probes` without its checks of the labels: for prefixes of data that were checked as a whole."""
-    moments = column_moments(features) if recipe.standardize else None
+    if isinstance(recipe, PaperRecipe):
+        return _train_as_papers(features, targets, probes, recipe)
+    return _solve_converged(features, targets, probes, recipe, held_out)
+
+
+def _solve_converged(
+    features: Features,
+    targets: Mapping[str, Target],
+    probes: Sequence[Probe],
+    recipe: ConvergedRecipe,
+    held_out: HeldOut | None,
+) -> list[TrainedProbe]:
+    columns = _nested_columns(probes, features.shape[1])
+    needed, judged = features, held_out.features if held_out else None
+    if columns is not None:
+        needed = select_columns(features, columns)
+        judged = None if judged is None else select_columns(judged, columns)
+    for window in windows(needed):
+        check_finite(window)
+    mean, deviation = column_moments(needed)
+    truths = held_out.truths if held_out else {}
+    problems: dict[object, ConvexProblem] = {}  # probes that differ in their seed alone are one problem
+    for probe in probes:
+        target, l2 = targets[probe.target], probe.l2
+        if l2 == 0:
+            raise SettingError("A probe has λ2 = 0, for which no unique solution exists; give a positive λ2.")
+        truth = truths.get(probe.target) if l2 is None else None
+        path = (l2,) if l2 is not None else (recipe.l2,) if truth is None else recipe.path
+        view = _view(probe.neurons, columns, features.shape[1])
+        problem = ConvexProblem(view, target.values, target.n_classes, probe.l1 or 0.0, path, truth)
+        problems.setdefault(_problem_key(probe), problem)
+    solutions = solve(
+        needed,
+        (mean, deviation),
+        [*problems.values()],
+        judged,
+        tolerance=recipe.tolerance,
+        iterations=recipe.iterations,
+    )
+    solved = dict(zip(problems, zip(problems.values(), solutions, strict=True), strict=True))
+    trained = []
+    for probe in probes:
+        problem, solution = solved[_problem_key(probe)]
+        scale = deviation[problem.columns]
+        trained.append(
+            TrainedProbe(
+                probe,
+                np.arange(features.shape[1])[as_index(probe.neurons)],
+                solution.weight,
+                solution.bias,
+                problem.n_classes,
+                features.shape[1],
+                mean[problem.columns].astype(np.float32),
+                np.where(scale > 0, scale, 1.0).astype(np.float32),
+                (problem.l1, solution.l2),
+                solution.converged,
+                solution.iterations,
+            )
+        )
+    return trained
+
+
+def _problem_key(probe: Probe) -> object:
+    return probe.target, view_key(probe.neurons), probe.l1 or 0.0, probe.l2
+
+
+def _train_as_papers(
+    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: PaperRecipe
+) -> list[TrainedProbe]:
+    moments = None
+    if recipe.standardize:
+        mean, deviation = column_moments(features)
+        moments = mean, np.where(deviation > 0, deviation, 1.0)
     battery = _Battery(features.shape[1], targets, probes, recipe, moments)
     needed = features if battery.columns is None else select_columns(features, battery.columns)
     for epoch in range(recipe.epochs):
@@ -175,11 +305,15 @@ def word_order(seed: int, epoch: int, n_words: int, window: int = 0) -> Int[np.n
     return np.random.default_rng([seed, 1, epoch, window]).permutation(n_words)
 
 
-def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> int:
+def battery_bytes(
+    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: ProbeRecipe | None = None
+) -> int:
     """Upper estimate of the memory that `train_probes` needs at its peak, known before anything is read.
 
-    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, and the weights.
+    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, the weights and,
+    of converged probes, the logits of all words with their steps and errors.
     """
+    recipe = recipe or ConvergedRecipe()
     n_neurons = features.shape[1]
     needed = _needed_columns(probes, n_neurons)
     whole = features.shape[0] if isinstance(features, np.ndarray) else max(features.lengths)
@@ -187,10 +321,10 @@ def battery_bytes(features: Features, targets: Mapping[str, Target], probes: Seq
     copied = words_of_columns(features, width)
     if isinstance(features, np.ndarray) and needed is None:
         copied = 0
-    weights = sum(
-        max(targets[probe.target].n_classes, 1) * (_n_columns(probe.neurons, n_neurons) + 1) for probe in probes
-    )
-    return 4 * (whole * n_neurons + copied * width) + TRAINING_BYTES * weights
+    rows = [max(targets[probe.target].n_classes, 1) for probe in probes]
+    weights = sum(n * (_n_columns(probe.neurons, n_neurons) + 1) for n, probe in zip(rows, probes, strict=True))
+    logits = 0 if isinstance(recipe, PaperRecipe) else 4 * features.shape[0] * (3 * sum(rows) + 4 * max(rows))
+    return 4 * (whole * n_neurons + copied * width) + recipe.weight_bytes * weights + logits
 
 
 def check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:
@@ -201,7 +335,8 @@ def check_battery(features: Features, targets: Mapping[str, Target], probes: Seq
     for probe in probes:
         if probe.target not in targets:
             raise SettingError(f"A probe asks for {probe.target!r}; the targets are {sorted(targets)}.")
-        if not (0 <= probe.l1 < np.inf and 0 <= probe.l2 < np.inf and probe.seed >= 0):
+        penalties = [0.0 if penalty is None else penalty for penalty in (probe.l1, probe.l2)]
+        if not (all(0 <= penalty < np.inf for penalty in penalties) and probe.seed >= 0):
             raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must be finite and not negative.")
         _check_neurons(probe.neurons, n_neurons)
 
@@ -214,7 +349,7 @@ class _Battery:
         n_neurons: int,
         targets: Mapping[str, Target],
         probes: Sequence[Probe],
-        recipe: Recipe,
+        recipe: PaperRecipe,
         moments: tuple[np.ndarray, np.ndarray] | None,
     ):
         self._probes, self._recipe, self._n_neurons = probes, recipe, n_neurons
@@ -225,7 +360,7 @@ class _Battery:
         self._values = {name: _typed_values(target) for name, target in self._targets.items()}
         self._stacks = {seed: self._stack(seed) for seed in sorted({probe.seed for probe in probes})}
 
-    def train(self, window: Window, epoch: int, number: int) -> None:
+    def train(self, window: FeatureWindow, epoch: int, number: int) -> None:
         """One pass of every stack over a window, in batches shuffled by the stack's seed."""
         values = {name: value[window.words] for name, value in self._values.items()}
         size = self._recipe.batch_size
@@ -243,11 +378,13 @@ class _Battery:
         return [self._trained(probe, *next(weights[probe.seed])) for probe in self._probes]
 
     def _trained(self, probe: Probe, weight: np.ndarray, bias: np.ndarray) -> TrainedProbe:
-        index = _as_index(probe.neurons)
+        index = as_index(probe.neurons)
         centre, scale = (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
         n_classes = self._targets[probe.target].n_classes
         neurons = np.arange(self._n_neurons)[index]
-        return TrainedProbe(probe, neurons, weight, bias, n_classes, self._n_neurons, centre, scale)
+        return TrainedProbe(
+            probe, neurons, weight, bias, n_classes, self._n_neurons, centre, scale, _paper_penalty(probe)
+        )
 
     def _batch(self, x: np.ndarray, rows: np.ndarray, buffer: np.ndarray) -> torch.Tensor:
         # `mode` is not about clipping (all rows exist): only with it does take write straight into `out`.
@@ -261,10 +398,10 @@ class _Battery:
         probes = [probe for probe in self._probes if probe.seed == seed]
         keys = [view_key(probe.neurons) for probe in probes]
         places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        views = [self._view(probes[keys.index(key)].neurons) for key in places]
+        views = [_view(probes[keys.index(key)].neurons, self.columns, self._n_neurons) for key in places]
         classes = [self._targets[probe.target].n_classes for probe in probes]
         stacked = [
-            StackedProbe(probe.target, places[key], n_classes, probe.l1, probe.l2)
+            StackedProbe(probe.target, places[key], n_classes, *_paper_penalty(probe))
             for probe, key, n_classes in zip(probes, keys, classes, strict=True)
         ]
         widths = [_n_columns(probe.neurons, self._n_neurons) for probe in probes]
@@ -273,32 +410,40 @@ class _Battery:
         recipe = self._recipe
         return ProbeStack(stacked, views, weights, biases, learning_rate=recipe.learning_rate, penalty=recipe.penalty)
 
-    def _view(self, neurons: Columns | None) -> Columns:
-        """The columns of a probe as they stand in a batch."""
-        if isinstance(neurons, slice | None) and self.columns is None:
-            return _as_index(neurons)
-        places = np.arange(self._n_neurons)[_as_index(neurons)]
-        if self.columns is not None:
-            places = np.searchsorted(self.columns, places)
-        # A slice of the batch is a view; a list of columns would be copied at every step.
-        return slice(places[0], places[-1] + 1) if (np.diff(places) == 1).all() else places
-
     def _tensors(self, moments: tuple[np.ndarray, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
         mean, deviation = (m if self.columns is None else m[self.columns] for m in moments)
         return torch.from_numpy(mean.astype(np.float32)), torch.from_numpy(deviation.astype(np.float32))
+
+
+def _paper_penalty(probe: Probe) -> tuple[float, float]:
+    return LAMBDA if probe.l1 is None else probe.l1, LAMBDA if probe.l2 is None else probe.l2
+
+
+def _view(neurons: Columns | None, columns: Int[np.ndarray, " neuron"] | None, n_neurons: int) -> Columns:
+    """Where a probe's neurons stand among the columns that were copied (None: all neurons)."""
+    if isinstance(neurons, slice | None) and columns is None:
+        return as_index(neurons)
+    places = np.arange(n_neurons)[as_index(neurons)]
+    if columns is not None:
+        place_of = np.empty(n_neurons, np.int64)
+        place_of[columns] = np.arange(len(columns))
+        places = place_of[places]
+    # A slice of a block is a view; a list of columns would be copied at every step.
+    return slice(int(places[0]), int(places[-1]) + 1) if (np.diff(places) == 1).all() else places
 
 
 def _typed_values(target: Target) -> np.ndarray:
     return target.values.astype(np.int64 if target.n_classes else np.float32)
 
 
-def _as_index(neurons: Columns | None) -> Columns:
+def as_index(neurons: Columns | None) -> Columns:
+    """Neurons as an index of columns; None is all of them."""
     return slice(None) if neurons is None else neurons
 
 
 def view_key(neurons: Columns | None) -> object:
     """What probes on the same neurons, which share one copy of them, have in common."""
-    index = _as_index(neurons)
+    index = as_index(neurons)
     return (index.start, index.stop) if isinstance(index, slice) else index.tobytes()
 
 
@@ -306,17 +451,27 @@ def _needed_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, 
     """The neurons that any probe uses; None when they are so many that a copy is not worth its memory."""
     used = np.zeros(n_neurons, bool)
     for probe in probes:
-        used[_as_index(probe.neurons)] = True
+        used[as_index(probe.neurons)] = True
     return np.flatnonzero(used) if used.sum() <= n_neurons // 2 else None
 
 
+def _nested_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, " neuron"] | None:
+    """`_needed_columns` with the longest list of neurons first, so that nested sets of one order are slices."""
+    needed = _needed_columns(probes, n_neurons)
+    lists = [probe.neurons for probe in probes if isinstance(probe.neurons, np.ndarray)]
+    if needed is None or not lists:
+        return needed
+    first = max(lists, key=len)
+    return np.concatenate([first, np.setdiff1d(needed, first)])
+
+
 def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
-    index = _as_index(neurons)
+    index = as_index(neurons)
     return len(range(*index.indices(n_neurons))) if isinstance(index, slice) else len(index)
 
 
 def _check_neurons(neurons: Columns | None, n_neurons: int) -> None:
-    index = _as_index(neurons)
+    index = as_index(neurons)
     if isinstance(index, np.ndarray):
         check_columns(index, n_neurons)
         if len(np.unique(index)) != len(index):

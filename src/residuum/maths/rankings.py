@@ -34,6 +34,10 @@ def rank_by(scores: Float[np.ndarray, " neuron"]) -> Ranking:
     return Ranking(np.argsort(-scores, kind="stable"), scores)
 
 
+LCA_PENALTY = (1e-3, 1e-2)
+"""λ1 and λ2 of the converged probe that LCA ranks by: strong enough to tell neurons apart, unlike the final probe's."""
+
+
 def lca_ranking(weight: Float[np.ndarray, "class neuron"]) -> Ranking:
     """Linguistic correlation analysis (Dalvi et al. 2019, 2020): neurons as the top p % of weight mass grows.
 
@@ -119,6 +123,21 @@ def intersection_over_union(
 def iou_bytes(n_words: int, n_neurons: int, n_classes: int) -> int:
     """The most memory that `iou_ranking` holds beside the words: their classes, and where some neurons fire."""
     return n_words * (16 * min(NEURONS_AT_ONCE, n_neurons) + 8 * n_classes) + 16 * n_neurons * n_classes
+
+
+def random_rankings(n_neurons: int, generator: np.random.Generator, count: int = 5) -> list[Ranking]:
+    """Several random orders; their scores have a spread, which any other ranking must exceed (`beats_random`)."""
+    return [random_ranking(n_neurons, generator) for _ in range(count)]
+
+
+def beats_random(score: float, random_scores: Sequence[float], standard_error: float = 0.0) -> bool:
+    """Whether a score lies above the mean of random orders by more than chance: 2 √(sd² + se²).
+
+    sd is the standard deviation of the random orders' scores, se the standard error of the score over sentences.
+    """
+    if len(random_scores) < 2:
+        raise SettingError(f"Found {len(random_scores)} random orders; expected two or more, to know their spread.")
+    return bool(score > np.mean(random_scores) + 2 * np.hypot(np.std(random_scores, ddof=1), standard_error))
 
 
 def random_ranking(n_neurons: int, generator: np.random.Generator) -> Ranking:

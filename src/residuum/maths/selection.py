@@ -1,25 +1,96 @@
 """From scores to choices: minimal neuron sets, top and bottom, sufficient layers, layer subsets.
 
-A *scorer* takes sets of neurons and returns the accuracy of a probe trained on each; it gets several sets at
-a time, so that they can train as one battery.
+A candidate is *sufficient* by the one-standard-error rule: over the same sentences, it is not significantly worse than
+the loss that is allowed. A *measure* takes sets of neurons and returns the score of a probe on each; it gets several
+sets at a time, so that they can be solved as one battery.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from residuum.errors import SettingError
+from residuum.errors import DataError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.statistics import jackknife
 
 Neurons = Int[np.ndarray, " _"]
 Scorer = Callable[[Sequence[Neurons]], Sequence[float]]
+SMALL_DEV = 1000
+"""Held-out examples below which sets are chosen by cross-validation on train and dev together."""
+JACKKNIFE_GROUPS = 50
+"""Groups of sentences that are left out in turn for the standard error of any score."""
+
+
+@dataclass(frozen=True)
+class SetScore:
+    """A candidate's score, and by how much its loss exceeds the allowed one (with the standard error of that)."""
+
+    score: float
+    excess: float
+    standard_error: float
+
+    @property
+    def sufficient(self) -> bool:
+        """Not worse than allowed by more than one standard error."""
+        return self.excess <= self.standard_error
+
+
+Measure = Callable[[Sequence[Neurons]], Sequence[SetScore]]
+
+
+def set_score(
+    oracle: Float[np.ndarray, " sentence"],
+    candidate: Float[np.ndarray, " _"],
+    sizes: Int[np.ndarray, " _"],
+    keep: float = 0.99,
+) -> SetScore:
+    """Compare right answers per sentence of a candidate with those of the oracle, of which a share is to be kept.
+
+    With d_s = keep · oracle_s − candidate_s, the excess is D = Σd / Σn, and its error that of a ratio of sums over
+    sentences: √(S/(S−1) Σ(d_s − D n_s)²) / Σn.
+    """
+    _check_keep(keep)
+    if not len(oracle) == len(candidate) == len(sizes) > 0:
+        raise DataError(
+            f"Found {len(oracle)}, {len(candidate)} and {len(sizes)} sentences; expected the same sentences, 1 or more."
+        )
+    difference, total = keep * np.asarray(oracle, np.float64) - candidate, float(np.sum(sizes))
+    excess, n = float(difference.sum()) / total, len(sizes)
+    squares = float(np.sum((difference - excess * sizes) ** 2))
+    error = float(np.sqrt(squares * n / (n - 1))) / total if n > 1 else np.inf
+    return SetScore(float(np.sum(candidate)) / total, excess, error)
+
+
+def set_score_of(
+    scores: Callable[[Int[np.ndarray, " sentence"]], tuple[float, float]], n_sentences: int, keep: float = 0.99
+) -> SetScore:
+    """The same for any metric: `scores` gives (oracle, candidate) on some sentences; the error is a jackknife's."""
+    _check_keep(keep)
+    groups = np.arange(n_sentences) % min(JACKKNIFE_GROUPS, n_sentences)
+    oracle, candidate = scores(np.arange(n_sentences))
+    left_out = [scores(np.flatnonzero(groups != group)) for group in range(groups.max() + 1)]
+    interval = jackknife(keep * oracle - candidate, np.array([keep * a - b for a, b in left_out]), np.bincount(groups))
+    error = float(interval.standard_error)
+    return SetScore(candidate, keep * oracle - candidate, error if np.isfinite(error) else np.inf)
+
+
+def sentence_folds(sentences: Int[np.ndarray, " example"], folds: int = 5) -> Int[np.ndarray, " example"]:
+    """The fold of each example: whole sentences, folds of about equal size, the same for every order of examples."""
+    names, place, sizes = np.unique(sentences, return_inverse=True, return_counts=True)
+    if not 2 <= folds <= len(names):
+        raise SettingError(f"{len(names)} sentences cannot be cut into {folds} folds; expected 2 to {len(names)}.")
+    held, fold = np.zeros(folds, int), np.empty(len(names), int)
+    for sentence in np.argsort(-sizes, kind="stable"):
+        fold[sentence] = held.argmin()
+        held[fold[sentence]] += sizes[sentence]
+    return fold[place]
 
 
 @dataclass(frozen=True, eq=False)
 class MinimalSet:
-    """The smallest tried head of a ranking that scores at least `required`, and every (size, score) tried."""
+    """The smallest tried head of a ranking that is sufficient, its score, and every (size, score) tried."""
 
     neurons: Neurons
     score: float
@@ -28,29 +99,49 @@ class MinimalSet:
     tried: tuple[tuple[int, float], ...]
 
 
-def minimal_set(
-    order: Neurons,
-    score_sets: Scorer,
-    required: float,
-    *,
-    resolution: int = 10,
-    at_once: int = 4,
+def smallest_sufficient_set(
+    order: Neurons, measure: Measure, *, resolution: int | None = None, at_once: int = 2
 ) -> MinimalSet:
-    """Grow the head of a ranking until it scores `required`, then narrow the gap to the last insufficient size.
+    """Grow the head of a ranking until it is sufficient, then bisect the gap to the last insufficient size.
 
-    `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021). A round scores
-    up to `at_once` sizes: the next of `growing_sizes`, later evenly between the two. The search ends when the gap is
-    at most `resolution` neurons. When no size suffices all neurons are returned with `sufficient=False`.
+    All sets are nested. A round measures up to `at_once` sizes: the next of `growing_sizes`, later evenly between the
+    two. The search ends when the gap is at most `resolution` neurons (by default 5 % of the size). When no size
+    suffices all neurons are returned with `sufficient=False`. The set that is returned is one that was measured.
     """
-    sizes = growing_sizes(len(order))
-    tried: dict[int, float] = {}
+    sizes, tried = growing_sizes(len(order)), dict[int, SetScore]()
+
+    def try_sizes(chosen: Sequence[int]) -> None:
+        tried.update(zip(chosen, measure([order[:size] for size in chosen]), strict=True))
+
     for start in range(0, len(sizes), at_once):
-        _try_sizes(order, sizes[start : start + at_once], score_sets, tried)
-        if any(score >= required for score in tried.values()):
+        try_sizes(sizes[start : start + at_once])
+        if any(score.sufficient for score in tried.values()):
             break
-    size = _refine(order, score_sets, required, resolution, at_once, tried)
-    found = size if size is not None else max(tried)
-    return MinimalSet(order[:found], tried[found], required, size is not None, tuple(sorted(tried.items())))
+    while (best := min((n for n, score in tried.items() if score.sufficient), default=None)) is not None:
+        below, gap = max((n for n in tried if n < best), default=0), resolution or max(best // 20, 1)
+        if best - below <= gap:
+            break
+        steps = min(at_once, (best - below - 1) // gap) + 1
+        try_sizes(sorted({below + (best - below) * step // steps for step in range(1, steps)}))
+    size = best if best is not None else max(tried)
+    required = tried[size].score + tried[size].excess
+    scores = tuple((n, tried[n].score) for n in sorted(tried))
+    return MinimalSet(order[:size], tried[size].score, required, best is not None, scores)
+
+
+def minimal_set(
+    order: Neurons, score_sets: Scorer, required: float, *, resolution: int = 10, at_once: int = 4
+) -> MinimalSet:
+    """`smallest_sufficient_set` for a fixed score.
+
+    `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021).
+    """
+
+    def measure(sets: Sequence[Neurons]) -> list[SetScore]:
+        return [SetScore(float(score), required - float(score), 0.0) for score in score_sets(sets)]
+
+    found = smallest_sufficient_set(order, measure, resolution=resolution, at_once=at_once)
+    return replace(found, required=required)
 
 
 def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> list[int]:
@@ -64,8 +155,7 @@ def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> li
 
 def keep_share(oracle: float, share: float = 0.99) -> float:
     """The score that keeps this share of the oracle's (1 % loss unless told otherwise)."""
-    if not 0 < share <= 1:
-        raise SettingError(f"The share of the oracle to keep is {share}; it must lie above 0 and at most at 1.")
+    _check_keep(share)
     return share * oracle
 
 
@@ -121,22 +211,6 @@ def layer_subsets(layout: NeuronLayout) -> dict[str, tuple[int, ...]]:
     return subsets
 
 
-def _try_sizes(order: Neurons, sizes: Sequence[int], score_sets: Scorer, tried: dict[int, float]) -> None:
-    scores = score_sets([order[:size] for size in sizes])
-    tried.update(zip(sizes, (float(score) for score in scores), strict=True))
-
-
-def _refine(
-    order: Neurons, score_sets: Scorer, required: float, resolution: int, at_once: int, tried: dict[int, float]
-) -> int | None:
-    """Cut the gap below the smallest sufficient size into even parts until it is at most `resolution`."""
-    while True:
-        enough = min((size for size, score in tried.items() if score >= required), default=None)
-        if enough is None:
-            return None
-        below = max((size for size in tried if size < enough), default=0)
-        if enough - below <= resolution:
-            return enough
-        steps = min(at_once, (enough - below - 1) // resolution) + 1
-        between = {below + (enough - below) * step // steps for step in range(1, steps)}
-        _try_sizes(order, sorted(between), score_sets, tried)
+def _check_keep(share: float) -> None:
+    if not 0 < share <= 1:
+        raise SettingError(f"The share of the oracle to keep is {share}; it must lie above 0 and at most at 1.")

@@ -50,9 +50,9 @@ MEASURES: Mapping[str, Measure] = {
     "mixed": Measure("moments", False, "mixedsim", ("top_k",)),
     "svcca": Measure("moments", True, "svsim", ("variance", "standardize", "top_k")),
     "pwcca": Measure("moments", False, "pwsim", ("variance", "standardize")),
-    "cka": Measure("moments", True, "ckasim"),
+    "cka": Measure("moments", True, "ckasim", ("standardize",)),
     "cka_debiased": Measure("moments", True, lowest=-1.0),
-    "procrustes": Measure("moments", True),
+    "procrustes": Measure("moments", True, "", ("standardize",)),
     "cka_rbf": Measure("arrays", True, "ckasim, RBF", ("fraction", "batch", "debiased", "rng"), lowest=-1.0),
     "rsa": Measure("arrays", True, "", ("distance", "correlation", "sample", "rng"), lowest=-1.0),
     "knn": Measure("arrays", True, "", ("neighbours", "sample", "rng")),
@@ -61,7 +61,7 @@ MEASURES: Mapping[str, Measure] = {
     "attention_js": Measure("attention", False, "attnsim, Jensen–Shannon"),
     "attention_svcca": Measure("attention moments", True, "svsim", ("variance", "standardize", "top_k")),
     "attention_pwcca": Measure("attention moments", False, "pwsim", ("variance", "standardize")),
-    "attention_cka": Measure("attention moments", True, "ckasim"),
+    "attention_cka": Measure("attention moments", True, "ckasim", ("standardize",)),
 }
 
 
@@ -106,12 +106,14 @@ def similarity_matrices(
     check_options(measures, options)
     formulas = {measure: _formula(measure) for measure in measures}
     settings = MomentOptions(**options)
+    if settings.standardize and _cka_debiased in formulas.values():
+        raise SettingError("cka_debiased needs the norms of raw neurons; leave it or `standardize` out.")
     matrices = {measure: np.full((moments.n_layers, moments.n_layers), np.nan) for measure in measures}
     kept = {"variance": settings.variance, "standardize": settings.standardize}
     spectra = {i: LayerSpectra(moments.layer(i), **kept) for i, j in moments.pairs if i == j}
     weighted = _pwcca in formulas.values()
     for i, j in moments.pairs:
-        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings.top_k, weighted)
+        pair = _Decomposed(moments.pair(i, j), spectra[i], spectra[j], settings.top_k, weighted, settings.standardize)
         for measure, formula in formulas.items():
             forward, backward = (1.0, 1.0) if pair.moments.same else formula(pair)
             matrices[measure][i, j], matrices[measure][j, i] = forward, backward
@@ -136,8 +138,9 @@ class MomentOptions:
     """The options of the measures from moments.
 
     `top_k` averages only the k neurons or canonical correlations that are most alike (all if fewer); `variance` is
-    the share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before them, as the
-    code published with the paper does and the paper does not.
+    the share of variance that SVCCA and PWCCA keep; `standardize` gives every neuron variance 1 before SVCCA, PWCCA,
+    CKA and Procrustes, so that no neuron with a large variance decides alone. The code published with the paper does so
+    for SVCCA, the paper does not. `neuron` and `mixed` do not change with a neuron's scale.
     """
 
     top_k: int | None = None
@@ -158,6 +161,16 @@ class _Decomposed:
     y: LayerSpectra
     top_k: int | None
     weighted: bool  # whether PWCCA is asked for, which needs the singular vectors too
+    standardize: bool = False
+
+    @cached_property
+    def scatters(self) -> tuple[Float[np.ndarray, "neuron other"], ...]:
+        """S_xx, S_yy and S_xy, of neurons with variance 1 where they are standardised."""
+        m = self.moments
+        if not self.standardize:
+            return m.x.scatter, m.y.scatter, m.cross
+        x, y = (np.divide(1.0, d, out=np.zeros_like(d), where=d > 0) for d in (m.x.deviation, m.y.deviation))
+        return m.x.scatter * np.outer(x, x), m.y.scatter * np.outer(y, y), m.cross * np.outer(x, y)
 
     @cached_property
     def canonical(self) -> Canonical:
@@ -199,11 +212,9 @@ def _pwcca(pair: _Decomposed) -> tuple[float, float]:
 
 def _cka(pair: _Decomposed) -> tuple[float, float]:
     """‖S_xy‖² / (‖S_xx‖ ‖S_yy‖), Frobenius norms."""
-    m = pair.moments
-    xx, yy = np.linalg.norm(m.x.scatter), np.linalg.norm(m.y.scatter)
+    xx, yy, xy = (np.linalg.norm(scatter) for scatter in pair.scatters)
     if xx == 0 or yy == 0:
         return 0.0, 0.0
-    xy = np.linalg.norm(m.cross)
     value = min(float(xy / xx * (xy / yy)), 1.0)
     return value, value
 
@@ -239,10 +250,10 @@ def _procrustes(pair: _Decomposed) -> tuple[float, float]:
     Equals 1 − d²/2 for d the orthogonal Procrustes distance of X and Y scaled to Frobenius norm 1; in [0, 1],
     invariant to rotation and scale. The narrower of two layers counts as if it had constant neurons besides.
     """
-    m = pair.moments
-    if m.x.trace == 0 or m.y.trace == 0:
+    x, y, cross = pair.scatters
+    if np.trace(x) == 0 or np.trace(y) == 0:
         return 0.0, 0.0
-    unit = m.cross / np.sqrt(m.x.trace) / np.sqrt(m.y.trace)
+    unit = cross / np.sqrt(np.trace(x)) / np.sqrt(np.trace(y))
     value = min(float(np.linalg.svd(unit, compute_uv=False).sum()), 1.0)
     return value, value
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from residuum.costs import Cost, Step, within
+from residuum.costs import Cost, CostStep, within
 from residuum.errors import ModelError, ResiduumError, SettingError
 from residuum.storage.tensors import stored_weights
 
@@ -182,7 +182,7 @@ def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:
     """
     if max_memory is not None:
         held = WEIGHT_BYTES * sum(stored_weights(model) or 0 for model in models)
-        within(Cost(", ".join(map(short_name, models)), (Step("loading", 0.0, memory=held),)), max_memory)
+        within(Cost(", ".join(map(short_name, models)), (CostStep("loading", 0.0, memory=held),)), max_memory)
 
 
 def from_transformers(

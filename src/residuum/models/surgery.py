@@ -6,7 +6,6 @@ Layers are numbered as everywhere: 0 is the embeddings, blocks are 1 … L. What
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from residuum.models.loading import (
     find_blocks,
     fresh_weights,
     load_tokenizer,
+    parse_layers,
     probe_batch,
 )
 from residuum.storage.files import checksum, files_for
@@ -83,7 +83,7 @@ def kept_layers(n_layers: int, *, drop: str | None = None, keep: str | None = No
 
 
 def named_layers(text: str, n_layers: int, first: int = 1) -> list[int]:
-    """The blocks that `top:6`, `bottom:6`, `alternate` (from `first` on) or a list such as `1,4-6` name."""
+    """The blocks that `top:6`, `bottom:6`, `alternate` (from `first` on) or a list such as `1,4-6` or `last` name."""
     whole, (kind, _, count) = text.strip(), text.strip().partition(":")
     if kind in ("top", "bottom") and count.isdecimal():
         size = int(count)
@@ -92,15 +92,9 @@ def named_layers(text: str, n_layers: int, first: int = 1) -> list[int]:
         return list(range(1, size + 1)) if kind == "bottom" else list(range(n_layers - size + 1, n_layers + 1))
     if whole == "alternate":
         return list(range(first, n_layers + 1, 2))
-    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", whole):
-        raise SettingError(
-            f"Cannot read the layers {text!r}; write top:6, bottom:6, alternate or a list such as 1,4-6."
-        )
-    ranges = [part.partition("-") for part in whole.split(",")]
-    layers = sorted({layer for a, _, b in ranges for layer in range(int(a), int(b or a) + 1)})
-    unknown = [layer for layer in layers if not 1 <= layer <= n_layers]
-    if unknown or not layers:
-        raise SettingError(f"{whole!r} names layer {(unknown or [0])[0]}; the model has layers 1–{n_layers}.")
+    layers = parse_layers(whole, n_layers)
+    if 0 in layers:
+        raise SettingError(f"{whole!r} names layer 0, the embeddings, which stay; the model has layers 1–{n_layers}.")
     return layers
 
 

@@ -80,6 +80,11 @@ class Examples:
         inside = np.ones(len(places), bool) if self.among is None else np.isin(places, self.among)
         return Examples(self.store, np.flatnonzero(inside), (), among=self.among)
 
+    @cached_property
+    def rows_key(self) -> tuple[object, ...]:
+        """What tells the features of these rows from all others, in any process."""
+        return self.store.fingerprint, tuple(self.store.layers), xxhash.xxh3_64_hexdigest(self.rows.tobytes())
+
     @property
     def label_fingerprint(self) -> str:
         """A hash of the rows and their labels."""
@@ -94,11 +99,6 @@ class Examples:
         """Examples × neurons of all layers: an array where it fits `max_memory` bytes, else shards read in windows."""
         shards = self._shards(max_memory, neurons)
         return _filled(shards) if len(self) <= shards.window else shards
-
-    def outline(self, max_memory: int = MEMORY) -> Features:
-        """What `features` would give, in shape and kind, without reading it: an array has no memory and only zeros."""
-        shards = self._shards(max_memory, None)
-        return np.broadcast_to(np.float32(0), shards.shape) if len(self) <= shards.window else shards
 
     def select(self, sentences: Sequence[int]) -> Examples:
         """The examples of some sentences, and how many of their rows have no label."""
@@ -124,6 +124,33 @@ class Examples:
         cuts = np.searchsorted(self.rows, starts)
         parts = [(i, self.rows[cuts[i] : cuts[i + 1]] - starts[i]) for i in range(len(starts) - 1)]
         return [(shard, rows) for shard, rows in parts if len(rows)]
+
+
+class FeatureCache:
+    """Features that were read, by the rows that they are of: tasks of the same examples share them."""
+
+    def __init__(self) -> None:
+        self._features: dict[tuple[object, ...], Features] = {}
+
+    def features(self, examples: Examples, room: int) -> Features:
+        """The features of the examples within so many bytes, read when they are first needed."""
+        key = (*examples.rows_key, room)
+        if key not in self._features:
+            self._features[key] = examples.features(room)
+        return self._features[key]
+
+    def held(self, examples: Examples, room: int) -> Features | None:
+        """The same features if they have been read."""
+        return self._features.get((*examples.rows_key, room))
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of all features that are held as arrays."""
+        return sum(features.nbytes for features in self._features.values() if isinstance(features, np.ndarray))
+
+    def clear(self) -> None:
+        """Let go of all features."""
+        self._features.clear()
 
 
 def examples(store: ActivationStore, labels: Sequence[Any]) -> Examples:
@@ -340,7 +367,8 @@ def _of_model(
 
     model = as_model(source, device=device, max_memory=extraction.get("max_memory"))
     stores = {
-        part: extract(model, corpus, folder / part, unit=task.unit, **extraction) for part, corpus in corpora.items()
+        part: extract(model, corpus, folder / part, unit=task.unit, **extraction)  # pyright: ignore[reportArgumentType]
+        for part, corpus in corpora.items()
     }
     return _of_stores(stores, corpora, task)
 

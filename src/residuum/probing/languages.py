@@ -2,345 +2,524 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, cluster_store
 from residuum.activations.store import ActivationStore
-from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task, labels_of, named_task
+from residuum.corpus.treebanks import FAMILIES, Treebanks, read_treebanks
 from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.maths.clustering import Clustering
+from residuum.maths.metrics import SentenceSums, metric_value
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.probing import LAMBDA, Recipe
-from residuum.probing.batteries import TASK, Bench
+from residuum.maths.probe_scores import ClassScores
+from residuum.probing.baselines import baselines, twin_folder
+from residuum.probing.baselines import random_twin as build_twin
 from residuum.probing.examples import Splits, activations_folder, check_classes, examples, held_memory
-from residuum.probing.language_tables import (
-    cluster_table,
-    family_table,
-    language_baselines,
-    language_table,
-    unseen_labels,
-    wide_table,
+from residuum.probing.orders import neuron_orders
+from residuum.probing.probe_data import TASK, ProbeData
+from residuum.probing.scores import (
+    NeuronSet,
+    PartScores,
+    ProbeGrid,
+    all_layers,
+    score_columns,
+    subsets_of_layers,
+    unseen_table,
 )
-from residuum.probing.measuring import Battery, NeuronSet, everything, subsets_of_layers, targets_of
-from residuum.probing.parallel import SHARES, ParallelTreebanks, parallel_treebanks
-from residuum.probing.twins import random_twin as build_twin
-from residuum.probing.twins import twin_folder
+from residuum.probing.settings import ProbeLanguagesSettings
+from residuum.settings import command, named_source
 from residuum.storage.results import Result, Run, finished_run, write_run
 
-if TYPE_CHECKING:
-    from residuum.models.loading import Model
-
-THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
-"""Clustering thresholds of the study of multilingual models (tables B.1 and B.2); 0 keeps all neurons."""
-
-
-@dataclass(frozen=True)
-class LanguagePlan:
-    """What `probe_languages` does with the data: part of a run's identity."""
-
-    thresholds: tuple[float, ...]
-    representatives: str
-    subsets: bool
-    seeds: int
-    seed: int
-    penalties: tuple[float, float]
-    recipe: Recipe
-
-    def __post_init__(self) -> None:
-        if self.seeds < 1 or self.seed < 0:
-            raise SettingError(f"Found {self.seeds} seeds from {self.seed} on; expected at least 1, from 0 or more.")
-        if not self.thresholds or len(set(self.thresholds)) != len(self.thresholds):
-            raise SettingError(f"The thresholds are {list(self.thresholds)}; give at least one, each once.")
-        if not all(0 <= threshold <= 1 for threshold in self.thresholds):
-            raise SettingError(f"The thresholds are {list(self.thresholds)}; they must lie between 0 and 1.")
-
-    @property
-    def probe_seeds(self) -> range:
-        """One seed for each repetition."""
-        return range(self.seed, self.seed + self.seeds)
+RESAMPLES, INTERVAL = 1000, (0.025, 0.975)
 
 
 @dataclass(frozen=True, eq=False)
 class LanguageProbing(Result):
-    """What `probe_languages` measured. `frame` has a row for each model, language and set of neurons."""
+    """The result of `probe_languages`. `frame` has one row per model, language and set of neurons."""
 
     run: Run
 
     @property
     def frame(self) -> pd.DataFrame:
-        """Scores with interval and seeds, and how many words have labels that the first language never has."""
+        """Scores with interval and seeds, and how many words have labels that the source language never has."""
         return self.run.tables["languages"]
 
     @property
     def families(self) -> pd.DataFrame:
-        """Means over the languages of a family, the one that was learnt from left out."""
+        """Means over the languages of a family, without the source language."""
         return self.run.tables["families"]
 
     @property
     def wide(self) -> pd.DataFrame:
-        """A row for each threshold, a column for each language and model (tables B.1 and B.2 in shape)."""
+        """One row per threshold, one column per language and model (the shape of tables B.1 and B.2)."""
         return self.run.tables["wide"]
 
     @property
     def baselines(self) -> pd.DataFrame:
-        """What is right without looking at any activation."""
+        """Baselines in each language, learnt in the source language."""
         return self.run.tables["baselines"]
 
     @property
     def unseen(self) -> pd.DataFrame:
-        """Labels that the first language never has."""
+        """Labels of each language that the source language never has, and how many words have them."""
         return self.run.tables["unseen"]
 
+    @property
+    def students(self) -> pd.DataFrame:
+        """Per language: what each student scores beside its teacher, and the paired difference with its interval."""
+        return self.run.tables["students"]
+
     def text(self) -> str:
-        """The accuracy of every language and model at every threshold as lines for a terminal, and the summary."""
-        with pd.option_context("display.width", 200, "display.max_columns", None):
-            table = self.wide.set_index("threshold").T.round(3).to_string()
-        return "\n".join([table, *(f"{key}: {value}" for key, value in self.run.summary.items())])
+        """Per model and language, with all neurons: score, interval and baseline; then the answer."""
+        rows = self.frame.loc[self.frame["threshold"] == self.frame["threshold"].min()].to_dict("records")
+        baselines: dict[str, float] = {}
+        for row in self.baselines.to_dict("records"):
+            baselines[row["language"]] = max(row["score"], baselines.get(row["language"], 0.0))
+        lines = [
+            f"{row['family']}, {row['language']}, {row['model']}: {row['score']:.3f} [{row['low']:.3f}, "
+            f"{row['high']:.3f}], baseline {baselines[row['language']]:.3f}"
+            for row in sorted(rows, key=lambda row: (row["family"], row["language"]))
+        ]
+        return "\n".join([*lines, self.run.summary["answer"], f"Next: {self.run.summary['next']}"])
 
 
-def probe_languages(
-    models: Sequence[Model | str | os.PathLike[str]] | Model | str | os.PathLike[str],
-    corpora: Mapping[str, Corpus | str | os.PathLike[str]] | Sequence[Corpus | str | os.PathLike[str]],
-    task: str | Task = "upos",
-    *,
-    source: str | None = None,
-    out: str | Path | None = None,
-    thresholds: Sequence[float] = THRESHOLDS,
-    representatives: str = "random",
-    subsets: bool = True,
-    families: Mapping[str, str] | None = None,
-    shares: tuple[float, float] = SHARES,
-    seeds: int = 3,
-    seed: int = 0,
-    penalty: tuple[float, float] = (LAMBDA, LAMBDA),
-    recipe: Recipe | None = None,
-    layers: str | int | Sequence[int] = "all",
-    limit: int | None = None,
-    random_twin: bool = False,
-    activations: str | os.PathLike[str] | None = None,
-    max_memory: int | None = None,
-    max_loss: float = 0.0,
-    device: str = "auto",
-    workers: Workers = None,
-    fresh: bool = False,
-    say: Callable[[str], object] | None = None,
-) -> LanguageProbing:
-    """Probe models across the languages of parallel treebanks.
+@command(ProbeLanguagesSettings)
+def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
+    """Probe models across the languages of several treebanks.
 
     Probes learn from the training share of `source` (by default the first treebank) and are tested on all sentences of
     every other language, and on the held-out ones. Neurons are clustered on the source's training sentences; the
-    representatives of each threshold are the neurons that are kept in every language. Each model reads each treebank
-    once. `families` names the families of languages that the package does not know. `random_twin` tests all neurons of
-    each model with random weights in every language, too, which takes as many readings again. `workers` (processes, or
-    an `Engine`) read, add up and train, each holding up to `max_memory` bytes.
+    representatives of each threshold are kept in every language. Each model reads each treebank once. The treebanks
+    hold the same sentences unless `parallel` is False. `families` names the families of languages that the package does
+    not know. Each model is compared with its teacher (`teachers` maps student to teacher; by default the first model
+    is the teacher of all others). `random_twin` also tests all neurons of each model with random weights in every
+    language, which doubles the readings.
     """
-    task = named_task(task)
-    plan = LanguagePlan(tuple(thresholds), representatives, subsets, seeds, seed, penalty, recipe or Recipe())
-    treebanks = parallel_treebanks(corpora, task, source=source, shares=shares, seed=seed, limit=limit)
-    bounds = {"max_memory": max_memory, "max_loss": max_loss}
-    reading = {"layers": layers, "unit": task.unit, "workers": workers, "fresh": fresh, **bounds}
-    with activations_folder(activations, out) as folder:
-        read = partial(_read_languages, treebanks, reading)
-        stores, twins = _read_all(models, read, folder, device, seed if random_twin else None, max_memory)
+    task, out = named_task(settings.task), settings.out
+    names = ("source", "shares", "seed", "limit", "parallel")
+    treebanks = read_treebanks(settings.corpora, task, **{name: getattr(settings, name) for name in names})
+    with activations_folder(settings.activations, out) as folder, settings.opened_engine() as engine:
+        stores, twins = _read_models(settings, treebanks, task, folder, engine)
+        teachers = _teachers(list(stores), settings.teachers)
         config = {
             "task": task.name,
             "source": treebanks.source,
             "stores": _fingerprints(stores),
             "random_twins": _fingerprints(twins),
             "labels": {language: corpus.fingerprint for language, corpus in treebanks.corpora.items()},
-            "sentences": {"train": len(treebanks.train), "held out": len(treebanks.held_out)},
-            "families": dict(families or {}),
-            **asdict(plan),
+            "sentences": {part: len(own) for part, own in treebanks.parts[treebanks.source].items()},
+            "teachers": teachers,
+            **settings.identity(),
         }
-        if out is not None and (run := finished_run(out, "probe-languages", config, fresh=fresh)):
+        if out is not None and (run := finished_run(out, "probe-languages", config, fresh=settings.fresh)):
             return LanguageProbing(run)
-        splits = {model: _splits(own, treebanks, task) for model, own in stores.items()}
-        random = {model: _splits(own, treebanks, task) for model, own in twins.items()}
-        work = Work(
-            treebanks, plan, dict(families or {}), random, held_memory(max_memory), workers, say or (lambda _: None)
-        )
-        run = Run("probe-languages", config, *_measured(splits, work))
+        families = {**FAMILIES, **settings.families}
+        probing = _Probing(treebanks, task, settings, families, held_memory(settings.max_memory), engine)
+        run = Run("probe-languages", config, *probing.measure(stores, twins, teachers))
     if out is not None:
         write_run(out, run)
     return LanguageProbing(run)
 
 
 Stores = dict[str, dict[str, ActivationStore]]
-"""A store for each model and language."""
+"""One store per model and language."""
 
 
-def _read_all(
-    models: Sequence[Model | str | os.PathLike[str]] | Model | str | os.PathLike[str],
-    read: Callable[[Model, Path], dict[str, ActivationStore]],
-    folder: Path,
-    device: str,
-    twin_seed: int | None,
-    max_memory: int | None,
+def _read_models(
+    settings: ProbeLanguagesSettings, treebanks: Treebanks, task: Task, folder: Path, engine: Workers
 ) -> tuple[Stores, Stores]:
-    """What every model reads, and (with a seed) what its random twin does; they are loaded one after another."""
+    """What every model reads, and (if wanted) what its random twin does; one model is loaded at a time."""
+    from residuum.activations.extraction import extract
     from residuum.models.loading import Model, as_model, check_configs
 
+    names = ("layers", "max_memory", "max_loss", "fresh", "progress")
+    options: dict[str, Any] = {"unit": task.unit, "workers": engine}
+    options |= {name: getattr(settings, name) for name in names}
+
+    def read(model: Model, name: str, folder: Path) -> dict[str, ActivationStore]:
+        of_model = folder / re.sub(r"[^\w.-]+", "-", name)
+        return {
+            language: extract(model, corpus, of_model / language, **options)
+            for language, corpus in treebanks.corpora.items()
+        }
+
+    models = settings.models
+    sources = list(models.items()) if isinstance(models, Mapping) else [named_source(source) for source in models]
+    check_configs(source for _, source in sources)
     stores: Stores = {}
     twins: Stores = {}
-    every = [models] if isinstance(models, Model | str | os.PathLike) else models
-    check_configs(every)
-    for given in every:
-        model = as_model(given, device=device, max_memory=max_memory)
-        if model.name in stores:
-            raise SettingError(f"Two models are called {model.name}; rename a folder, so that their rows can be told.")
-        own = re.sub(r"[^\w.-]+", "-", model.name)
-        stores[model.name] = read(model, folder / own)
-        if twin_seed is not None:
-            twins[model.name] = read(build_twin(model, seed=twin_seed), twin_folder(folder) / own)
+    for given_name, source in sources:
+        model = as_model(source, device=settings.device, max_memory=settings.max_memory)
+        name = given_name or model.name
+        if name in stores:
+            raise SettingError(f"Two models are called {name}; name them, such as teacher=FOLDER and student=FOLDER.")
+        stores[name] = read(model, name, folder)
+        if settings.random_twin:
+            twins[name] = read(build_twin(model, seed=settings.seed), name, twin_folder(folder))
     if not stores:
         raise SettingError("Found no model to probe; give at least one.")
     return stores, twins
-
-
-def _read_languages(
-    treebanks: ParallelTreebanks, settings: Mapping[str, Any], model: Model, folder: Path
-) -> dict[str, ActivationStore]:
-    from residuum.activations.extraction import extract
-
-    return {
-        language: extract(model, corpus, folder / language, **settings)
-        for language, corpus in treebanks.corpora.items()
-    }
 
 
 def _fingerprints(stores: Stores) -> dict[str, str]:
     return {f"{model} {language}": s.fingerprint for model, own in stores.items() for language, s in own.items()}
 
 
-def _splits(stores: dict[str, ActivationStore], treebanks: ParallelTreebanks, task: Task) -> dict[str, Splits]:
-    """For each language: learnt from is the source's training share, tested on are all sentences of the language.
+@dataclass(frozen=True, eq=False)
+class _Probing:
+    """What is the same for all models of a run."""
 
-    Of the source itself only the held-out sentences are tested on.
-    """
-    whole = {
-        language: examples(store, labels_of(treebanks.corpora[language], task)) for language, store in stores.items()
-    }
-    source = whole[treebanks.source]
-    if isinstance(source.labels, np.ndarray):
-        raise SettingError(f"{task.name} predicts numbers; probing across languages needs classes.")
-    train, held_out = source.select(treebanks.train), source.select(treebanks.held_out)
-    check_classes(train, held_out, held_out)
-    return {
-        language: Splits(task, train, held_out, held_out if language == treebanks.source else own)
-        for language, own in whole.items()
-    }
+    treebanks: Treebanks
+    task: Task
+    settings: ProbeLanguagesSettings
+    families: Mapping[str, str]
+    max_memory: int
+    workers: Workers
+
+    def measure(
+        self, stores: Stores, twins: Stores, teachers: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+        """The summary and the tables of a run; features are dropped as soon as a model is done."""
+        scores, clusters, answers = [], [], AnswerTable(self.treebanks, self.families, self.settings.seed)
+        for model, own in stores.items():
+            self.settings.say(f"{model}: clusters and probes.")
+            random = self._twin_scores(twins[model]) if model in twins else {}
+            in_languages, kept = self._probe_model(model, own, random, answers)
+            scores += in_languages
+            clusters.append(kept)
+        languages = pd.concat(scores, ignore_index=True)
+        benches = self._benches(next(iter(stores.values())))
+        tables = {
+            "languages": languages,
+            "families": answers.family_table(languages),
+            "students": answers.student_table(teachers),
+            "wide": wide_table(languages),
+            "clusters": pd.concat(clusters, ignore_index=True),
+            "baselines": self._baselines(benches),
+            "unseen": _unseen_labels(benches),
+            "audit": audit_table(store for own in stores.values() for store in own.values()),
+        }
+        if self.settings.overlap:
+            overlaps = [self._overlap_table(model, own) for model, own in stores.items()]
+            tables["overlap"] = pd.concat(overlaps, ignore_index=True)
+        return self._summary(tables, benches[self.treebanks.source]), tables
+
+    def _probe_model(
+        self, model: str, stores: dict[str, ActivationStore], random: Mapping[str, float], answers: AnswerTable
+    ) -> tuple[list[pd.DataFrame], pd.DataFrame]:
+        """The scores of one model in all languages, and what clustering left of its neurons."""
+        benches = self._benches(stores)
+        source = benches[self.treebanks.source]
+        train = source.splits.train
+        check_room(train.store, self.max_memory)
+        clustering = cluster_store(train.store, train.rows, workers=self.workers)
+        kept = [_kept(clustering, train.layout, threshold, self.settings) for threshold in self.settings.thresholds]
+        sets = [*kept, *(subsets_of_layers(train.layout) if self.settings.subsets else [])]
+        battery = ProbeGrid(source, sets).train()
+        trained = battery.on("train")
+        scores = []
+        for language in list(benches):
+            measured = battery.on("test", benches.pop(language))
+            table = self._language_table(model, language, measured, sets, random)
+            scores.append(table.assign(train=[trained.mean(one.name) for one in sets]))
+            answers.add(model, language, measured)
+        clusters = pd.DataFrame(
+            {
+                "model": model,
+                "threshold": self.settings.thresholds,
+                "neurons": [one.n_neurons for one in kept],
+                "share": [one.n_neurons / train.layout.n_neurons for one in kept],
+                "constant": clustering.n_constant,
+            }
+        )
+        return scores, clusters
+
+    def _overlap_table(self, model: str, stores: dict[str, ActivationStore]) -> pd.DataFrame:
+        """How many neurons that forward selection finds in one language it also finds in another.
+
+        `overlap` is |A ∩ B| / k for the first k neurons of both languages, `chance` is k / all neurons.
+        """
+        selected: dict[str, set[int]] = {}
+        for language, store in stores.items():
+            own = examples(store, labels_of(self.treebanks.corpora[language], self.task))
+            data = ProbeData(Splits(self.task, own, own, own), max_memory=self.max_memory, seed=self.settings.seed)
+            order = neuron_orders(data, ["forward"])["forward"].order
+            selected[language] = set(order[: max(round(self.settings.overlap * len(order)), 1)].tolist())
+        size, total = len(next(iter(selected.values()))), sum(next(iter(stores.values())).widths)
+        rows = [
+            {"model": model, "language_a": a, "language_b": b, "neurons": size}
+            | {"overlap": len(selected[a] & selected[b]) / size, "chance": size / total}
+            for a, b in combinations(selected, 2)
+        ]
+        return pd.DataFrame(rows)
+
+    def _twin_scores(self, stores: dict[str, ActivationStore]) -> dict[str, float]:
+        """The accuracy of a random twin in each language, from all of its neurons."""
+        benches = self._benches(stores)
+        source = benches[self.treebanks.source]
+        whole = all_layers(source.splits.layout)
+        battery = ProbeGrid(source, [whole], [TASK]).train()
+        return {language: battery.on("test", benches.pop(language)).mean(whole.name) for language in list(benches)}
+
+    def _benches(self, stores: dict[str, ActivationStore]) -> dict[str, ProbeData]:
+        """Per language: trained on the source's training share, tested on all sentences of the language.
+
+        The source itself is tested on its held-out sentences only. Features are read when they are needed.
+        """
+        whole = {
+            language: examples(store, labels_of(self.treebanks.corpora[language], self.task))
+            for language, store in stores.items()
+        }
+        source = whole[self.treebanks.source]
+        if isinstance(source.labels, np.ndarray):
+            raise SettingError(f"{self.task.name} predicts numbers; probing across languages needs classes.")
+        parts = self.treebanks.parts[self.treebanks.source]
+        train, held_out = source.select(parts["train"]), source.select(parts["held out"])
+        check_classes(train, held_out, held_out)
+        tested = {**whole, self.treebanks.source: held_out}
+        settings = self.settings
+        training = (settings.seed, self.workers, settings.penalty, settings.seeds)
+        options = (settings.probe_recipe(), self.max_memory, *training)
+        return {
+            language: ProbeData(Splits(self.task, train, held_out, test), *options) for language, test in tested.items()
+        }
+
+    def _language_table(
+        self, model: str, language: str, measured: PartScores, sets: Sequence[NeuronSet], random: Mapping[str, float]
+    ) -> pd.DataFrame:
+        """One row per set of neurons of one model in one language.
+
+        `held_out` is the score on the sentences whose counterparts were not learnt from. The control task labels word
+        types, so it is defined in the source language only. `random_twin` is the score of all of the twin's neurons.
+        """
+        test = measured.data.splits.test
+        held_out = np.isin(test.sentences, self.treebanks.parts[language]["held out"])
+        rows = []
+        for one in sets:
+            details = [s.details for s in measured.scores[one.name, TASK] if isinstance(s.details, ClassScores)]
+            columns = score_columns(measured, one.name)
+            if language != self.treebanks.source:
+                columns |= {"control": np.nan, "control_sd": np.nan, "selectivity": np.nan}
+            rows.append(
+                {
+                    "model": model,
+                    "language": language,
+                    "family": self.families.get(language, "Other"),
+                    "kind": one.kind,
+                    "features": one.name,
+                    "threshold": float(one.name.split()[1]) if one.kind == "threshold" else np.nan,
+                    "neurons": one.n_neurons,
+                    **columns,
+                    "random_twin": random.get(language, np.nan),
+                    "held_out": float(np.mean([d.correct[held_out].mean() for d in details]))
+                    if held_out.any()
+                    else np.nan,
+                    "words": len(test),
+                    "unseen": details[0].n_unseen,
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def _baselines(self, benches: Mapping[str, ProbeData]) -> pd.DataFrame:
+        """What the source's most frequent label, and its most frequent label per word, get right in each language."""
+        return pd.DataFrame(
+            [
+                {
+                    "language": language,
+                    "family": self.families.get(language, "Other"),
+                    "baseline": name,
+                    "score": score,
+                }
+                for language, bench in benches.items()
+                for name, score in baselines(bench).items()
+            ]
+        )
+
+    def _summary(self, tables: Mapping[str, pd.DataFrame], bench: ProbeData) -> dict[str, Any]:
+        languages = tables["languages"]
+        widest = languages["threshold"].min()
+        whole = languages.loc[languages["threshold"] == widest]
+        at_home = whole["language"] == self.treebanks.source
+        home, abroad = whole.loc[at_home], whole.loc[~at_home]
+        summary = {
+            "learnt from": self.treebanks.source,
+            "languages": len(self.treebanks.corpora),
+            "models": int(whole["model"].nunique()),
+            "training sentences": len(self.treebanks.parts[self.treebanks.source]["train"]),
+            "classes": bench.targets[TASK].n_classes,
+            "mean accuracy at home": float(home["score"].mean()),
+            "mean accuracy abroad": float(abroad["score"].mean()),
+            "words with unseen labels": int(abroad.groupby("language")["unseen"].first().sum()),
+        }
+        twin = float(abroad["random_twin"].mean())
+        return {
+            **summary,
+            **({} if np.isnan(twin) else {"mean accuracy of random twins abroad": twin}),
+            "answer": self._answer(whole, tables["baselines"], tables["students"]),
+            "next": "residuum distill CONFIG --out OUT (a student of the languages that you need)",
+        }
+
+    def _answer(self, whole: pd.DataFrame, baselines: pd.DataFrame, students: pd.DataFrame) -> str:
+        """How far each model transfers, and in which languages a student falls below its teacher."""
+        source, rows, sentences = self.treebanks.source, whole.to_dict("records"), []
+        best = {name: max(baselines.loc[baselines["language"] == name, "score"]) for name in self.treebanks.corpora}
+        converged = self.settings.recipe == "converged"
+        probes = "converged probes" if converged else f"{self.settings.seeds} probe seeds"
+        for model in dict.fromkeys(row["model"] for row in rows):
+            home = next(row["score"] for row in rows if row["model"] == model and row["language"] == source)
+            abroad = [row for row in rows if row["model"] == model and row["language"] != source]
+            above = sum(row["low"] > best[row["language"]] for row in abroad)
+            sentences.append(
+                f"{model}: {self.task.name} learnt in {source} scores {home:.3f} there and "
+                f"{np.mean([row['score'] for row in abroad]):.3f} on average in other languages, above baseline in "
+                f"{above} of {len(abroad)} ({probes}, 95 % intervals)."
+            )
+        pairs = students.loc[students["features"] == whole["features"].iloc[0]].to_dict("records")
+        for model, teacher in dict.fromkeys((row["model"], row["teacher"]) for row in pairs):
+            lost = [f"{r['language']} ({r['change']:+.3f})" for r in pairs if r["model"] == model and r["high"] < 0]
+            sentences.append(f"{model} falls below {teacher} in {', '.join(lost) or 'no language'}.")
+        return " ".join(sentences)
+
+
+def _kept(
+    clustering: Clustering, layout: NeuronLayout, threshold: float, settings: ProbeLanguagesSettings
+) -> NeuronSet:
+    """The neurons that a threshold leaves; at 0 all of them."""
+    if threshold == 0:
+        return NeuronSet("threshold 0", "threshold", layout.layers, layout.n_neurons)
+    neurons = clustering.representatives(threshold, settings.representatives, np.random.default_rng(settings.seed))
+    return NeuronSet(f"threshold {threshold:g}", "threshold", layout.layers, len(neurons), neurons)
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """What is the same for all models of a run."""
+class AnswerTable:
+    """Sums per model, set of neurons and language, sentence by sentence: what intervals are made of.
 
-    treebanks: ParallelTreebanks
-    plan: LanguagePlan
+    Parallel sentences are resampled together in all languages, other sentences in each language by itself; seeds are
+    resampled too, so that intervals contain the variance of both.
+    """
+
+    treebanks: Treebanks
     families: Mapping[str, str]
-    twins: Mapping[str, dict[str, Splits]]  # of each model, what its random twin sees; none unless asked for
-    max_memory: int
-    workers: Workers
-    say: Callable[[str], object]
+    seed: int
+    sums: dict[tuple[str, str, str], list[SentenceSums]] = field(default_factory=dict)  # one per run
 
-    def bench(self, splits: Splits) -> Bench:
-        """A bench that reads its features when they are needed, and loses them when it is dropped."""
-        return Bench(splits, self.plan.recipe, self.max_memory, self.plan.seed, self.workers)
+    def add(self, model: str, language: str, measured: PartScores) -> None:
+        """Keep the answers of a model in a language, a row for each sentence of the treebank."""
+        labelled = np.unique(measured.data.examples("test").sentences)
+        for one in measured.sets:
+            runs = []
+            for score in measured.runs(one.name):
+                sums = np.zeros((len(self.treebanks.corpora[language]), score.sums.sums.shape[1]))
+                sums[labelled] = score.sums.sums
+                runs.append(SentenceSums(score.sums.metric, sums))
+            self.sums[model, one.name, language] = runs
+
+    def family_table(self, languages: pd.DataFrame) -> pd.DataFrame:
+        """Means over the languages of a family with their intervals, without the source language."""
+        abroad = languages.loc[languages["language"] != self.treebanks.source]
+        rows = []
+        for (model, family, kind, features), own in abroad.groupby(["model", "family", "kind", "features"], sort=False):
+            draws = np.mean([self._draws(str(model), str(features), name) for name in own["language"]], axis=0)
+            low, high = np.quantile(draws, INTERVAL)
+            rows.append(
+                {
+                    "model": model,
+                    "family": family,
+                    "kind": kind,
+                    "features": features,
+                    "threshold": own["threshold"].iloc[0],
+                    "neurons": own["neurons"].iloc[0],
+                    "languages": own["language"].nunique(),
+                    "score": own["score"].mean(),
+                    "low": low,
+                    "high": high,
+                    "seeds": len(self.sums[str(model), str(features), own["language"].iloc[0]]),
+                    "held_out": own["held_out"].mean(),
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def student_table(self, teachers: Mapping[str, str]) -> pd.DataFrame:
+        """Per language: what a student scores, its teacher, and the paired difference with its interval."""
+        rows = []
+        for (model, features, language), runs in self.sums.items():
+            teacher = teachers.get(model, "")
+            if (teacher, features, language) in self.sums:
+                draws = self._draws(model, features, language) - self._draws(teacher, features, language)
+                low, high = np.quantile(draws, INTERVAL)
+                expected = self.sums[teacher, features, language]
+                rows.append(
+                    {
+                        "model": model,
+                        "teacher": teacher,
+                        "language": language,
+                        "family": self.families.get(language, "Other"),
+                        "features": features,
+                        "score": float(np.mean([run.value for run in runs])),
+                        "teacher_score": float(np.mean([run.value for run in expected])),
+                        "low": low,
+                        "high": high,
+                        "seeds": len(runs),
+                    }
+                )
+        columns = ["model", "teacher", "language", "family", "features", "score", "teacher_score"]
+        table = pd.DataFrame(rows, columns=[*columns, "low", "high", "seeds"])
+        table.insert(len(columns), "change", table["score"] - table["teacher_score"])
+        return table
+
+    def _draws(self, model: str, features: str, language: str) -> Float[np.ndarray, " resample"]:
+        """The score of a set of neurons over resampled sentences and seeds."""
+        runs = self.sums[model, features, language]
+        drawn = _drawn(len(runs[0].sums), self.seed, "" if self.treebanks.parallel else language)
+        values = np.stack([metric_value(run.metric, drawn @ run.sums) for run in runs], axis=1)
+        return np.mean(values * _drawn(len(runs), self.seed, f"{model} seeds"), axis=1)
 
 
-def _measured(splits: dict[str, dict[str, Splits]], work: Work) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """The summary and the tables of a run."""
-    found = [_of_model(model, own, work) for model, own in splits.items()]
-    languages = pd.concat([scores for scores, _ in found], ignore_index=True)
-    benches = {language: work.bench(own) for language, own in next(iter(splits.values())).items()}
-    tables = {
-        "languages": languages,
-        "families": family_table(languages, work.treebanks.source),
-        "wide": wide_table(languages),
-        "clusters": pd.concat([clusters for _, clusters in found], ignore_index=True),
-        "baselines": language_baselines(benches, work.families),
-        "unseen": unseen_labels(benches),
-        "audit": audit_table(one.test.store for own in splits.values() for one in own.values()),
-    }
-    return _summary(languages, benches[work.treebanks.source], work.treebanks), tables
+@lru_cache(maxsize=32)
+def _drawn(n: int, seed: int, key: str) -> Float[np.ndarray, "resample item"]:
+    """How often each of n items is in each of the resamples drawn with replacement."""
+    generator = np.random.default_rng([seed, *key.encode()])
+    return generator.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64)
 
 
-def _of_model(model: str, splits: dict[str, Splits], work: Work) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One model's scores in all languages, and what clustering left of its neurons."""
-    random = _twin_scores(work.twins[model], work) if model in work.twins else {}
-    plan, source = work.plan, work.bench(splits[work.treebanks.source])
-    train = source.splits.train
-    check_room(train.store, work.max_memory)
-    clustering = cluster_store(train.store, train.rows, workers=work.workers)
-    kept = _kept(clustering, train.layout, plan)
-    sets = [*kept, *(subsets_of_layers(train.layout) if plan.subsets else [])]
-    battery = Battery(source, sets, targets_of(source), plan.probe_seeds, plan.penalties)
-    work.say(f"{model}: {source.estimate(battery.probes)} …")
-    scores = [
-        language_table(
-            model,
-            language,
-            battery.on("test", work.bench(own)),
-            sets,
-            work.treebanks,
-            random.get(language, np.nan),
-            work.families,
-        )
-        for language, own in splits.items()
+def _teachers(models: Sequence[str], teachers: Mapping[str, str]) -> dict[str, str]:
+    """The teacher of each student; by default the first model is the teacher of all others."""
+    if not teachers:
+        return dict.fromkeys(models[1:], models[0])
+    if unknown := [name for pair in teachers.items() for name in pair if name not in models]:
+        raise SettingError(f"There is no model {unknown[0]} to compare; the models are {', '.join(models)}.")
+    return dict(teachers)
+
+
+def wide_table(languages: pd.DataFrame) -> pd.DataFrame:
+    """One row per threshold, one column per family, language and model; the languages of a family are neighbours."""
+    rows = languages.loc[languages["kind"] == "threshold"].sort_values(by=["family", "language"], kind="stable")
+    columns: dict[str, dict[float, float]] = {}
+    for row in rows.to_dict("records"):
+        name = f"{row['family']}, {row['language']}, {row['model']}"
+        columns.setdefault(name, {})[row["threshold"]] = row["score"]
+    return pd.DataFrame(columns).sort_index().rename_axis("threshold").reset_index()
+
+
+def _unseen_labels(benches: Mapping[str, ProbeData]) -> pd.DataFrame:
+    """The labels that the source never has, by language; they count as errors."""
+    rows = [
+        {"language": language, **row}
+        for language, bench in benches.items()
+        for row in unseen_table(bench).to_dict("records")
     ]
-    return pd.concat(scores, ignore_index=True), cluster_table(model, kept, clustering)
-
-
-def _twin_scores(splits: dict[str, Splits], work: Work) -> dict[str, float]:
-    """The accuracy of a random twin in each language, from all of its neurons."""
-    source = work.bench(splits[work.treebanks.source])
-    whole = everything(source.splits.layout)
-    battery = Battery(source, [whole], [TASK], work.plan.probe_seeds, work.plan.penalties)
-    work.say(f"{source.splits.train.store.name}: {source.estimate(battery.probes)} …")
-    return {language: battery.on("test", work.bench(own)).mean(whole.name) for language, own in splits.items()}
-
-
-def _kept(clustering: Clustering, layout: NeuronLayout, plan: LanguagePlan) -> list[NeuronSet]:
-    """The neurons that each threshold leaves; at 0 all of them."""
-    sets = []
-    for threshold in plan.thresholds:
-        if threshold == 0:
-            whole = everything(layout)
-            sets.append(NeuronSet("threshold 0", "threshold", whole.layers, whole.n_neurons))
-            continue
-        neurons = clustering.representatives(threshold, plan.representatives, np.random.default_rng(plan.seed))
-        sets.append(NeuronSet(f"threshold {threshold:g}", "threshold", layout.layers, len(neurons), neurons))
-    return sets
-
-
-def _summary(languages: pd.DataFrame, bench: Bench, treebanks: ParallelTreebanks) -> dict[str, Any]:
-    rows = [row for row in languages.to_dict("records") if row["kind"] == "threshold"]
-    most = min(row["threshold"] for row in rows)
-    home, abroad = (
-        [row for row in rows if row["threshold"] == most and (row["language"] == treebanks.source) is at_home]
-        for at_home in (True, False)
-    )
-    summary = {
-        "learnt from": treebanks.source,
-        "languages": len(treebanks.corpora),
-        "models": len({row["model"] for row in rows}),
-        "training sentences": len(treebanks.train),
-        "classes": bench.targets[TASK].n_classes,
-        "mean accuracy at home": float(np.mean([row["score"] for row in home])),
-        "mean accuracy abroad": float(np.mean([row["score"] for row in abroad])),
-        "words with unseen labels": sum({row["language"]: row["unseen"] for row in abroad}.values()),
-    }
-    twin = float(np.mean([row["random_twin"] for row in abroad]))
-    return summary if np.isnan(twin) else summary | {"mean accuracy of random twins abroad": twin}
+    return pd.DataFrame(rows, columns=["language", "label", "examples"]).astype({"examples": int})

@@ -1,78 +1,170 @@
-"""All rankings of a task's neurons: from a trained probe, from sums over the classes, from a sample of words."""
+"""The orders of a task's neurons: from second moments, probe weights, class sums, a sample of words, or at random."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
+from residuum.costs import Cost, CostStep, within
 from residuum.maths.class_sums import ClassSums, class_sums
 from residuum.maths.features import windows
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.probing import TrainedProbe
+from residuum.maths.probing import ConvergedRecipe, Probe, TrainedProbe
 from residuum.maths.rankings import (
+    JOINT_NEURONS,
     Ranking,
+    gaussian_bytes,
+    gaussian_ranking,
+    iou_bytes,
+    iou_ranking,
+    joint_scatter,
     lca_ranking,
     mass_shares,
     mean_difference_ranking,
     probeless_ranking,
-    random_ranking,
+    random_rankings,
     ranking_agreement,
+    scatter_of_words,
 )
-from residuum.probing.batteries import TASK, Bench
-from residuum.probing.sampling import PIECE, sampled_rankings
+from residuum.maths.task_moments import LIMIT, forward_selection, neuron_subset, task_moments
+from residuum.probing.probe_data import TASK, ProbeData
 
-METHODS = ("lca", "probeless", "gaussian", "iou", "mean_difference", "random")
-OF_NUMBERS = ("lca", "random")
-"""The methods that need no classes."""
+OF_NUMBERS = ("forward", "lca", "random")
+"""The orders that need no classes."""
+SAMPLED = ("gaussian", "iou")
+"""The orders that are taken from sampled words; the others see all."""
+FEWEST = 1000
+"""Sampled words below which an order would say little, however short memory is."""
+PIECE = 256
+"""Words whose float64 copies are summed at a time."""
 
 
-def task_rankings(bench: Bench, oracle: TrainedProbe, methods: Sequence[str], sample: int) -> dict[str, Ranking]:
-    """Each method's ranking of all neurons, from the training part alone."""
-    found: dict[str, Ranking] = {}
+@dataclass(frozen=True)
+class OrderSettings:
+    """What decides the orders: penalty of LCA's probe, words of the sampled orders, number of random orders."""
+
+    lca_penalty: tuple[float, float] = (1e-3, 1e-2)
+    sample: int = 20_000
+    random_orders: int = 3
+
+
+def neuron_orders(
+    data: ProbeData, methods: Sequence[str], settings: OrderSettings | None = None, oracle: TrainedProbe | None = None
+) -> dict[str, Ranking]:
+    """Each method's order of all neurons, from the training part alone; random orders after the first are numbered.
+
+    The papers' LCA takes the weights of the probe of all neurons, the `oracle` if it is known; a converged one has a
+    penalty of its own, which the final probes do not share.
+    """
+    settings = settings or OrderSettings()
+    orders: dict[str, Ranking] = {}
+    if "forward" in methods:
+        data.make_room(forward_bytes(data.splits.layout.n_neurons))
+        orders["forward"] = forward_selection(task_moments(data.features("train"), data.targets[TASK]))
     if "lca" in methods:
-        found["lca"] = lca_ranking(oracle.weight)
+        orders["lca"] = lca_ranking(_lca_probe(data, settings, oracle).weight)
     if {"probeless", "mean_difference"} & set(methods):
-        sums = _streamed_class_sums(bench)
-        found["probeless"], found["mean_difference"] = probeless_ranking(sums), mean_difference_ranking(sums)
-    found |= sampled_rankings(bench, methods, sample)
+        sums = _streamed_class_sums(data)
+        orders["probeless"], orders["mean_difference"] = probeless_ranking(sums), mean_difference_ranking(sums)
+    orders |= _sampled_orders(data, methods, settings.sample)
     if "random" in methods:
-        found["random"] = random_ranking(oracle.n_features, np.random.default_rng([bench.seed, 4]))
-    return {method: found[method] for method in methods}
+        generator = np.random.default_rng([data.seed, 4])
+        drawn = random_rankings(data.splits.layout.n_neurons, generator, settings.random_orders)
+        orders |= {f"random {i}" if i > 1 else "random": ranking for i, ranking in enumerate(drawn, 1)}
+    return {name: orders[name] for name in orders if name in methods or name.startswith("random ")}
 
 
-def ranking_table(rankings: Mapping[str, Ranking], layout: NeuronLayout) -> pd.DataFrame:
+def neuron_order(
+    data: ProbeData,
+    method: str,
+    within: Int[np.ndarray, " kept"] | None = None,
+    settings: OrderSettings | None = None,
+) -> Int[np.ndarray, " neuron"]:
+    """One method's order of all neurons, or of some of them as if there were no others."""
+    settings = settings or OrderSettings()
+    if within is not None and method == "forward":
+        moments = task_moments(data.features("train"), data.targets[TASK])
+        return within[forward_selection(neuron_subset(moments, within)).order]
+    if within is not None and method == "lca":
+        penalty = settings.lca_penalty if isinstance(data.recipe, ConvergedRecipe) else data.penalty or (None, None)
+        (probe,) = data.train([Probe(TASK, within, *penalty, data.seed)])
+        return within[lca_ranking(probe.weight).order]
+    order = neuron_orders(data, [method], settings)[method].order
+    return order if within is None else order[np.isin(order, within)]
+
+
+def check_memory(data: ProbeData, methods: Sequence[str], wanted: int) -> None:
+    """Raise an error before anything is ranked where the smallest form of an order is too large for the memory."""
+    layout, sample = data.splits.layout, WordSample.of(data, wanted)
+    needed = {method: sample.n_bytes(method) for method in SAMPLED if method in methods}
+    if "forward" in methods:
+        needed["forward"] = forward_bytes(layout.n_neurons)
+    steps = tuple(CostStep(f"{method} order", 0.0, memory=size) for method, size in needed.items())
+    if steps:
+        what = f"{sample.n_words:,} sampled words × {layout.n_neurons:,} neurons"
+        remedy = "Allow more, leave it out (--methods, --by), or rank fewer layers (--layers)"
+        within(Cost(what, steps), data.max_memory, remedy)
+
+
+def forward_bytes(n_neurons: int) -> int:
+    """The memory of forward selection beside the words: two matrices of all pairs, and the rows of the factor."""
+    return 16 * n_neurons**2 + 8 * min(LIMIT, n_neurons) * n_neurons
+
+
+def order_table(orders: Mapping[str, Ranking], layout: NeuronLayout) -> pd.DataFrame:
     """method, rank, neuron, layer, index, score: every neuron by every method, the most important first."""
     tables = [
         _named(ranking.order, layout).assign(score=ranking.scores[ranking.order], method=method)
-        for method, ranking in rankings.items()
+        for method, ranking in orders.items()
     ]
     columns = ["method", "rank", "neuron", "layer", "index", "score"]
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
-def class_table(oracle: TrainedProbe, classes: Sequence[str], layout: NeuronLayout, first: int = 50) -> pd.DataFrame:
+def class_neuron_table(
+    oracle: TrainedProbe, classes: Sequence[str], layout: NeuronLayout, first: int = 50
+) -> pd.DataFrame:
     """The first neurons of each class by their share of its |θ|, with the sign that the weight has."""
     tables = []
     for place, (label, share) in enumerate(zip(classes, mass_shares(oracle.weight), strict=True)):
         order = np.argsort(-share, kind="stable")[:first]
-        named = _named(order, layout)
-        tables.append(named.assign(label=label, share=share[order], weight=oracle.weight[place, order]))
+        table = _named(order, layout)
+        tables.append(table.assign(label=label, share=share[order], weight=oracle.weight[place, order]))
     columns = ["label", "rank", "neuron", "layer", "index", "share", "weight"]
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
 def agreement_table(orders: Mapping[str, Int[np.ndarray, " neuron"]], share: float) -> pd.DataFrame:
-    """How far each pair of rankings agrees: on their first `share` of neurons, and on all."""
+    """How far each pair of orders agrees: on their first `share` of neurons, and on all."""
     columns = ["first", "second", "k", "overlap", "average_overlap", "spearman", "kendall"]
     if len(orders) < 2:
         return pd.DataFrame(columns=columns)
     k = max(round(share * len(next(iter(orders.values())))), 1)
     return pd.DataFrame([vars(pair) for pair in ranking_agreement(orders, k)], columns=columns)
+
+
+def layer_spread_table(
+    sets: Mapping[tuple[str, str], Int[np.ndarray, " neuron"]], layout: NeuronLayout
+) -> pd.DataFrame:
+    """How many neurons of each (method, set) lie in each layer (Durrani et al. 2021, figures 2 and 3)."""
+    tables = []
+    for (method, name), neurons in sets.items():
+        counts = layout.spread(neurons)
+        columns = {"layer": layout.layers, "neurons": counts, "share": counts / len(neurons)}
+        tables.append(pd.DataFrame({"method": method, "set": name, **columns}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _lca_probe(data: ProbeData, settings: OrderSettings, oracle: TrainedProbe | None) -> TrainedProbe:
+    if isinstance(data.recipe, ConvergedRecipe):
+        return data.train([Probe(TASK, None, *settings.lca_penalty)])[0]
+    return oracle or data.train([data.probe(TASK)])[0]
 
 
 def _named(order: Int[np.ndarray, " neuron"], layout: NeuronLayout) -> pd.DataFrame:
@@ -81,13 +173,80 @@ def _named(order: Int[np.ndarray, " neuron"], layout: NeuronLayout) -> pd.DataFr
     return pd.DataFrame({"rank": np.arange(1, len(ids) + 1), "neuron": ids, "layer": layers, "index": indices})
 
 
-def _streamed_class_sums(bench: Bench) -> ClassSums:
-    target = bench.targets[TASK]
+def _streamed_class_sums(data: ProbeData) -> ClassSums:
+    target = data.targets[TASK]
     blocks = (
         class_sums(
             window.x[start : start + PIECE], target.values[window.words[start : start + PIECE]], target.n_classes
         )
-        for window in windows(bench.features("train"))
+        for window in windows(data.features("train"))
         for start in range(0, len(window.x), PIECE)
     )
     return reduce(add, blocks)
+
+
+@dataclass(frozen=True)
+class WordSample:
+    """So many words of these neurons, and how they are ranked within the memory."""
+
+    n_words: int
+    layout: NeuronLayout
+    n_classes: int
+    max_memory: int
+
+    @staticmethod
+    def of(data: ProbeData, wanted: int) -> WordSample:
+        """As many training words as are wanted, and as fit half of the memory beside what else is needed."""
+        shape = (data.splits.layout, data.targets[TASK].n_classes, data.max_memory)
+        beside = WordSample(0, *shape)._gaussian_bytes(joint=False)
+        most = min(data.max_memory // 2, data.max_memory - beside) // (4 * data.splits.layout.n_neurons)
+        return WordSample(min(wanted, len(data.splits.train), max(most, FEWEST)), *shape)
+
+    @property
+    def joint(self) -> bool:
+        """Whether the Gaussian order holds the scatter of all neurons: where it fits, and saves time."""
+        return self.layout.n_neurons <= JOINT_NEURONS and self._gaussian_bytes(joint=True) <= self.max_memory
+
+    def n_bytes(self, method: str) -> int:
+        """The most memory that an order holds, the words among it."""
+        if method == "gaussian":
+            return self._gaussian_bytes(joint=self.joint)
+        return self._word_bytes + iou_bytes(self.n_words, self.layout.n_neurons, self.n_classes)
+
+    def _gaussian_bytes(self, *, joint: bool) -> int:
+        return self._word_bytes + gaussian_bytes(self.layout.widths, self.n_classes, joint=joint)
+
+    @property
+    def _word_bytes(self) -> int:
+        """The words, and float64 copies of some of them, of their squares and of whether they are finite."""
+        return (4 * self.n_words + 17 * PIECE) * self.layout.n_neurons
+
+
+def _sampled_orders(data: ProbeData, methods: Sequence[str], wanted: int) -> dict[str, Ranking]:
+    """The orders that are taken from sampled words; features of all words give way where memory is short."""
+    chosen = [method for method in SAMPLED if method in methods]
+    if not chosen:
+        return {}
+    sample = WordSample.of(data, wanted)
+    data.make_room(max(sample.n_bytes(method) for method in chosen))
+    x, classes = _sampled_words(data, sample, np.random.default_rng([data.seed, 2]))
+    orders: dict[str, Ranking] = {}
+    if "gaussian" in chosen:
+        starts = range(0, len(x), PIECE)
+        sums = reduce(add, (class_sums(x[s : s + PIECE], classes[s : s + PIECE], sample.n_classes) for s in starts))
+        scatter = joint_scatter(x, sample.layout.widths) if sample.joint else scatter_of_words(x)
+        orders["gaussian"] = gaussian_ranking(sums, scatter)
+    if "iou" in chosen:
+        orders["iou"] = iou_ranking(x, classes)
+    return orders
+
+
+def _sampled_words(
+    data: ProbeData, sample: WordSample, generator: np.random.Generator
+) -> tuple[Float[np.ndarray, "word neuron"], Int[np.ndarray, " word"]]:
+    """Some training words drawn without replacement, in their order, and their classes."""
+    n_words, classes = len(data.splits.train), data.targets[TASK].values
+    if sample.n_words == n_words and isinstance(whole := data.features("train"), np.ndarray):
+        return whole, classes
+    chosen = np.sort(generator.choice(n_words, sample.n_words, replace=False))
+    return data.some_features("train", chosen), classes[chosen]

@@ -1,36 +1,53 @@
-"""`redundancy`: what a model repeats in general, and what a task could do without."""
+"""`redundancy`: what a model repeats in general, and what a task can do without."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Int
 from tqdm import tqdm
 
 from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
+from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.probing.examples import Splits, activations_folder, held_memory, labelled_splits, whole_store
-from residuum.probing.redundancy_general import Rows, general_redundancy, representatives
-from residuum.probing.redundancy_settings import THRESHOLDS, Settings
-from residuum.probing.twins import Twin, twin_identity, twin_splits
+from residuum.maths.metrics import SentenceSums
+from residuum.maths.selection import MinimalSet, keep_share
+from residuum.probing.baselines import READING, baselines, read_task_data, twin_identity
+from residuum.probing.clusters import ClusterSettings, Rows, general_redundancy, representatives
+from residuum.probing.examples import Splits, activations_folder, held_memory, whole_store
+from residuum.probing.minimal_sets import find_minimal_set, growth_table
+from residuum.probing.orders import neuron_order
+from residuum.probing.probe_data import TASK, ProbeData
+from residuum.probing.scores import (
+    ALL,
+    BASELINES,
+    NeuronSet,
+    ProbeGrid,
+    all_layers,
+    class_layer_table,
+    class_table,
+    doubts,
+    neuron_set,
+    score_table,
+    single_layers,
+)
+from residuum.probing.settings import ProbeTraining, RedundancySettings
+from residuum.settings import command, setting_fields
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from residuum.corpus import Corpus
-    from residuum.corpus.tasks import Task, TaskCorpora
-    from residuum.maths.probing import Recipe
-    from residuum.models.loading import Model
-
-OF_TASK = ("keep", "keep_layers", "seeds", "representatives")
+Neurons = Int[np.ndarray, " neuron"]
+ORACLE = "oracle"
+ROUNDED = ("thresholds", "agreement")
+OF_TASK = {"keep", "keep_layers", "by", "representatives"}
 """Settings that mean nothing without a task."""
 
 
@@ -46,12 +63,12 @@ class Redundancy(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """threshold, neurons, share, grouped, largest cluster; dev, test, low, high, sd, control, selectivity, twin."""
+        """threshold, neurons, share, grouped, largest cluster; with a task also scores on dev and test."""
         return self.run.tables["thresholds"]
 
     @property
     def layers(self) -> pd.DataFrame:
-        """Each layer's neurons, mean CKA with the others, and scores; `enough` marks a redundant layer."""
+        """Each layer's neurons, mean CKA with the others, and scores; a `sufficient` layer needs no other."""
         return self.run.tables["layers"]
 
     @property
@@ -91,7 +108,7 @@ class Redundancy(Result):
 
     @property
     def class_layers(self) -> pd.DataFrame:
-        """Which layers are enough for each class; absent where numbers are predicted."""
+        """Which layers are sufficient for each class; absent where numbers are predicted."""
         return self._of_task("class_layers")
 
     @property
@@ -107,12 +124,16 @@ class Redundancy(Result):
         return self.neurons["neuron"].iloc[representatives(self.neurons, threshold, rule, seed)].tolist()
 
     def text(self) -> str:
-        """Neurons left at each threshold and, with a task, the sets that are enough, as lines to print."""
-        own = self.frame.loc[:, [name for name in ("threshold", "neurons", "share", "test") if name in self.frame]]
-        lines = [own.to_string(index=False, float_format="{:.3f}".format)]
+        """Neurons left at each threshold and, with a task, the sets that are sufficient, baselines and the answer."""
+        names = [name for name in ("threshold", "neurons", "share", "metric", "score") if name in self.frame]
+        lines = [self.frame.loc[:, names].to_string(index=False, float_format="{:.3f}".format)]
         if "reduction" in self.run.tables:
-            columns = ["set", "neurons", "share", "test", "low", "high", "selectivity", "enough"]
+            columns = ["set", "neurons", "share", "score", "low", "high", "selectivity", "sufficient"]
             lines.append(self.reduction.loc[:, columns].to_string(index=False, float_format="{:.3f}".format))
+            summary = self.run.summary
+            known = ", ".join(f"{name} {value:.3f}" for name, value in summary["baselines"].items())
+            lines += [f"baselines: {known}"] if known else []
+            lines.append("\n".join([*summary["warnings"], summary["answer"], f"Next: {summary['next']}"]))
         return "\n\n".join(lines)
 
     def _of_task(self, table: str) -> pd.DataFrame:
@@ -123,145 +144,89 @@ class Redundancy(Result):
         return self.run.tables[table]
 
 
-@dataclass(frozen=True)
-class ProbePlan:
-    """How probes are trained, where there is a task."""
+@command(RedundancySettings)
+def redundancy(settings: RedundancySettings) -> Redundancy:
+    """Find which neurons and layers of a model carry the same information, and which a task can do without.
 
-    l1: float
-    l2: float
-    recipe: Recipe | None
-    max_memory: int
-    workers: Workers
-
-    @staticmethod
-    def of(penalty: str, recipe: Recipe | None, max_memory: int, workers: Workers) -> ProbePlan:
-        """The plan with its penalties checked."""
-        from residuum.probing.batteries import parse_penalty
-
-        penalties = parse_penalty(penalty)
-        if penalties is None:
-            raise SettingError("`redundancy` does not search penalties; find them with `probe --penalty search`.")
-        return ProbePlan(*penalties, recipe, max_memory, workers)
-
-
-def redundancy(
-    source: Model | ActivationStore | Mapping[str, ActivationStore] | str | os.PathLike[str],
-    data: Sequence[Any] | Mapping[str, Sequence[Any]] | Corpus | TaskCorpora | str | os.PathLike[str] | None = None,
-    task: str | Task | None = None,
-    *,
-    thresholds: Sequence[float] = THRESHOLDS,
-    representatives: str = "random",
-    keep: float = 0.99,
-    keep_layers: float = 0.99,
-    clusters: str = "average",
-    focus: float = 0.3,
-    pictures: int = 3,
-    agreement: Sequence[float] = (),
-    seeds: int = 3,
-    seed: int = 0,
-    random_twin: Twin = False,
-    penalty: str = "1e-5,1e-5",
-    recipe: Recipe | None = None,
-    out: str | Path | None = None,
-    activations: str | Path | None = None,
-    max_memory: int | None = None,
-    workers: Workers = None,
-    split: str | None = None,
-    fresh: bool = False,
-    progress: bool = True,
-    say: Callable[[str], object] = lambda line: None,
-    **reading: Any,
-) -> Redundancy:
-    """Find which neurons and layers of a model say the same, and which a task can do without.
-
-    `source` is a store, one store for each of train, dev and test, or a model that reads the corpus `data` into the
-    folder `activations` (in `out` by default). Labels (or a task, whose labels the corpus has) add probes: on all
-    neurons, each layer, the representatives of the `clusters` (average, kmeans or dbscan), and the minimal sets that
-    keep the share `keep` of the score of all neurons; a layer that alone keeps `keep_layers` is redundant. Clusters are
-    found on the training part. `random_twin` adds the scores of the model with random weights (or of its stores), which
-    costs a second reading of the corpus. `max_memory` (bytes) bounds the activations that are held at once, by each of
-    the `workers` (processes, or an `Engine`) that read, add up and train; `reading` are options of `labelled_splits`
-    (`layers`, `dev`, `test`, `limit`, …) and of `extract`.
+    `model` is a store, one store for each of train, dev and test, or a model that reads the corpus `data`. A task, or
+    labels, adds probes: on all neurons, each layer, the representatives of clusters, and the minimal sets that keep the
+    share `keep` of the score of all neurons; a layer that alone keeps `keep_layers` is sufficient. Clusters come from
+    the training part. `random_twin` adds the scores of the same architecture with random weights.
     """
-    cuts, compared = ([float(f"{value:g}") for value in given] for given in (thresholds, agreement))  # as tables say
-    cutting = (tuple(cuts), representatives, float(f"{focus:g}"), pictures, tuple(compared))
-    settings = Settings(*cutting, keep, keep_layers, clusters, seeds, seed)
-    plan = ProbePlan.of(penalty, recipe, held_memory(max_memory), workers)
-    with activations_folder(activations, out) as place:
-        extraction = {"workers": workers, "max_memory": max_memory, "fresh": fresh, "progress": progress}
-        options = {**reading, **extraction, "activations": place}
-        twin = None
-        if task is None and (data is None or _is_text(data)):
-            _check_without_task(random_twin, reading)
-            store, splits = whole_store(source, data, split=split, **options), None  # pyright: ignore[reportArgumentType]
-        else:
-            splits = labelled_splits(source, data, task or "labels", seed=seed, **options)  # pyright: ignore[reportArgumentType]
-            store = splits.train.store
-            own = {**reading, **extraction, "seed": seed}
-            splits, twin = twin_splits(splits, source, data, task or "labels", random_twin, place, own)
-        config = _config(store, splits, twin, settings, plan)
-        if out is not None and (run := finished_run(out, "redundancy", config, fresh=fresh)):
+    rounded = {name: tuple(float(f"{value:g}") for value in getattr(settings, name)) for name in ROUNDED}
+    settings = replace(settings, **rounded, focus=float(f"{settings.focus:g}"))  # as tables say them
+    out, memory = settings.out, held_memory(settings.max_memory)
+    with activations_folder(settings.activations, out) as place, settings.opened_engine() as engine:
+        store, splits, twin = _read(settings, place, engine)
+        training = (settings.seed, engine, settings.penalty, settings.seeds)
+        data = None if splits is None else ProbeData(splits, settings.probe_recipe(), memory, *training)
+        config = _config(store, data, twin, settings)
+        if out is not None and (run := finished_run(out, "redundancy", config, fresh=settings.fresh)):
             return Redundancy(run)
-        check_room(store, held_memory(max_memory), slow=clusters != "average" or bool(settings.agreement))
-        with scratch(out, config, fresh=fresh) as folder:
-            manner = {"workers": workers, "max_memory": held_memory(max_memory), "folder": folder}
-            general = finished_step(folder, "general", lambda: _general(store, splits, settings, manner, progress, say))
+        check_room(store, memory, slow=settings.clusters != "average" or bool(settings.agreement))
+        with scratch(out, config, fresh=settings.fresh) as folder:
+            general = finished_step(
+                folder, "general", lambda: _general(store, splits, settings, folder, engine, memory)
+            )
             audit = audit_table([store]) if splits is None else splits.audit
             run = Run("redundancy", config, general.summary, {**general.tables, "audit": audit}, general.tensors)
-            if splits is not None:
-                run = _of_task(run, splits, twin, settings, plan, folder, say)
+            if data is not None:
+                run = _with_task(run, data, twin, settings, folder)
         if out is not None:
             write_run(out, run)
     return Redundancy(run)
 
 
-def _check_without_task(random_twin: Twin, reading: Mapping[str, Any]) -> None:
-    """Refuse what only probes would use."""
-    if random_twin is not None and random_twin is not False:
+def _read(
+    settings: RedundancySettings, place: Path, engine: Workers
+) -> tuple[ActivationStore, Splits | None, Splits | None]:
+    """The store whose neurons are clustered and, with a task, its examples and those of the random twin."""
+    data = settings.data
+    if settings.task is not None or not (data is None or isinstance(data, str | os.PathLike | Corpus)):
+        splits, twin = read_task_data(settings, place, engine)
+        return splits.train.store, splits, twin
+    if settings.random_twin or settings.twin_stores is not None:
         raise SettingError("Probes are compared with the random twin, and without a task there are none.")
-    if parts := [part for part in ("dev", "test") if reading.get(part) is not None]:
+    if parts := [part for part in ("dev", "test") if getattr(settings, part) is not None]:
         raise SettingError(
-            f"Probes are tested on the {' and '.join(parts)} part, and without a task there are none. Give the task, "
-            "or only the text that the clusters shall be made of."
+            f"Probes are tested on the {' and '.join(parts)} part, and without a task there are none. Pass the task, "
+            "or only the text whose neurons are clustered."
         )
-
-
-def _is_text(data: Any) -> bool:
-    from residuum.corpus import Corpus
-
-    return isinstance(data, str | os.PathLike | Corpus)
+    options = {name: getattr(settings, name) for name in READING if name not in ("dev", "test")}
+    options |= {"layers": settings.layers, "split": settings.split, "workers": engine}
+    return whole_store(settings.model, data, activations=place, **options), None, None
 
 
 def _config(
-    store: ActivationStore, splits: Splits | None, twin: Splits | None, settings: Settings, plan: ProbePlan
+    store: ActivationStore, data: ProbeData | None, twin: Splits | None, settings: RedundancySettings
 ) -> dict[str, Any]:
-    chosen = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(settings).items()}
-    if splits is None:
-        corpus = store.manifest.corpus["name"]
-        facts = {"model": store.name, "layers": store.layers, "data": f"{corpus} {store.fingerprint}"}
-        return facts | {key: value for key, value in chosen.items() if key not in OF_TASK}
-    from residuum.maths.probing import Recipe
-    from residuum.probing.batteries import Bench
-
-    training = {"penalty": [plan.l1, plan.l2], "recipe": asdict(plan.recipe or Recipe())}
-    facts = Bench(splits, seed=settings.seed).facts
-    return facts | {"random_twin": twin_identity(twin)} | chosen | training
+    chosen = settings.identity()
+    if data is not None:
+        return data.facts | {"random_twin": twin_identity(twin)} | chosen
+    corpus = store.manifest.corpus["name"]
+    facts = {"model": store.name, "layers": store.layers, "data": f"{corpus} {store.fingerprint}"}
+    of_task = {setting.name for setting in setting_fields(ProbeTraining)} - {"seed"} | OF_TASK
+    return facts | {key: value for key, value in chosen.items() if key not in of_task}
 
 
 def _general(
     store: ActivationStore,
     splits: Splits | None,
-    settings: Settings,
-    manner: Mapping[str, Any],
-    progress: bool,
-    say: Callable[[str], object],
+    settings: RedundancySettings,
+    folder: Path,
+    engine: Workers,
+    memory: int,
 ) -> Run:
     rows = None if splits is None else _training_rows(splits)
     n_rows, n_neurons = store.n_rows if rows is None else len(rows), sum(store.widths)
     size = clustering_bytes(n_neurons, store.widths) / 1e9
-    say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
-    with tqdm(total=n_rows, unit=f" {store.unit}s", disable=None if progress else True, leave=False) as bar:
-        return general_redundancy(store, rows, settings, advance=bar.update, **manner)
+    settings.say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
+    names = ("thresholds", "focus", "pictures", "agreement", "clusters", "seed")
+    clusters = ClusterSettings(**{name: getattr(settings, name) for name in names})
+    hidden = None if settings.progress else True
+    with tqdm(total=n_rows, unit=f" {store.unit}s", disable=hidden, leave=False) as bar:
+        options = {"workers": engine, "max_memory": memory, "folder": folder, "advance": bar.update}
+        return general_redundancy(store, rows, clusters, **options)
 
 
 def _training_rows(splits: Splits) -> Rows | None:
@@ -272,35 +237,168 @@ def _training_rows(splits: Splits) -> Rows | None:
     return np.flatnonzero(np.isin(train.store.row_words[:, 0], np.unique(train.sentences)))
 
 
-def _of_task(
-    run: Run,
-    splits: Splits,
-    twin: Splits | None,
-    settings: Settings,
-    plan: ProbePlan,
-    folder: Path,
-    say: Callable[[str], object],
-) -> Run:
+def _with_task(run: Run, data: ProbeData, twin: Splits | None, settings: RedundancySettings, folder: Path) -> Run:
     """The run with the scores of its layers and thresholds, and with the minimal sets."""
-    from residuum.maths.probing import Recipe
-    from residuum.probing.batteries import Bench
-    from residuum.probing.redundancy_probes import Penalty, probe_layers_and_clusters, probe_twin
-    from residuum.probing.redundancy_sets import find_minimal_sets
-
-    bench = Bench(splits, plan.recipe or Recipe(), plan.max_memory, settings.seed, plan.workers)
-    penalty = Penalty(plan.l1, plan.l2)
-    random: dict[str, float] = {}
+    twin_scores: dict[str, float] = {}
     if twin is not None:
-        found = finished_step(folder, "twin", lambda: probe_twin(bench, twin, settings, penalty, say))
-        random = dict(zip(found.tables["twin"]["set"], found.tables["twin"]["score"], strict=True))
-    probes = finished_step(
-        folder, "probes", lambda: probe_layers_and_clusters(bench, run.tables, settings, penalty, random, say)
-    )
-    minimal = finished_step(folder, "minimal", lambda: find_minimal_sets(bench, probes, settings, penalty, folder, say))
+        twin_run = finished_step(folder, "twin", lambda: _twin_scores(data.of(twin), settings))
+        twin_scores = dict(zip(twin_run.tables["twin"]["set"], twin_run.tables["twin"]["score"], strict=True))
+    probes = finished_step(folder, "probes", lambda: _probed(data, run.tables, twin_scores, settings))
+    minimal = finished_step(folder, "minimal", lambda: _minimal_sets(data, run.tables, probes, settings, folder))
+    summary = {"task": data.splits.task.name, **run.summary, **probes.summary, **minimal.summary}
+    return replace(run, summary=summary, tables={**run.tables, **probes.tables, **minimal.tables})
+
+
+def _twin_scores(data: ProbeData, settings: RedundancySettings) -> Run:
+    """The test scores of all neurons and each layer of the random twin."""
+    settings.say("Probing the random twin.")
+    scores = ProbeGrid(data, single_layers(data.splits.layout), [TASK]).train().on("test")
+    rows = [(own.name, scores.mean(own.name)) for own in scores.sets]
+    return Run("redundancy", {}, {}, {"twin": pd.DataFrame(rows, columns=pd.Index(["set", "score"]))})
+
+
+def _probed(
+    data: ProbeData, tables: Mapping[str, pd.DataFrame], twin: Mapping[str, float], settings: RedundancySettings
+) -> Run:
+    """Probe all neurons, each layer, and the representatives at each threshold; add the scores to the tables.
+
+    A set is chosen on dev and reported on test. Random representatives are drawn `seeds` times.
+    """
+    layers = single_layers(data.splits.layout)
+    cuts = [_representative_set(data, tables["neurons"], threshold, settings) for threshold in settings.cuts]
+    grid = ProbeGrid(data, [*layers, *cuts])
+    settings.say(f"Probing: {len(grid.probes)} probes on {len(data.splits.train):,} examples.")
+    trained, known = grid.train(), baselines(data)
+    dev, test = trained.on("dev"), trained.on("test")
+    scores = score_table(dev, test, twin, settings.keep, known)
+    of_layers = [dev.loss(own.name, settings.keep_layers).sufficient for own in layers[:-1]]
+    scores.loc[scores["kind"] == "layer", "sufficient"] = of_layers
+    chosen = [t for t, own in zip(settings.cuts, cuts, strict=True) if dev.loss(own.name, settings.keep).sufficient]
+    result = {
+        "layers": _with_scores(tables["layers"], scores.loc[scores["kind"] == "layer"]),
+        "thresholds": _with_scores(tables["thresholds"], scores.loc[scores["kind"].isin(["all", "threshold"])]),
+    }
+    if not data.splits.regression:
+        result["classes"] = class_table(layers, dev, test, settings.keep_layers)
+        result["class_layers"] = class_layer_table(result["classes"])
+    oracle = scores.loc[scores["features"] == ALL].to_dict("records")[0]
+    summary = {
+        "metric": data.metric,
+        "oracle": oracle["score"],
+        "required on dev": keep_share(oracle["dev"], settings.keep),
+        "required of layers on dev": keep_share(oracle["dev"], settings.keep_layers),
+        "threshold": max(chosen, default=None),
+        "baselines": known,
+        "warnings": doubts(data, oracle, known, settings.keep),
+    }
+    return Run("redundancy", {}, summary, result, {"oracle": dev.runs(ALL)[0].sums.sums})
+
+
+def _representative_set(
+    data: ProbeData, neurons: pd.DataFrame, threshold: float, settings: RedundancySettings
+) -> NeuronSet:
+    """One neuron per cluster; at random, as many draws as there are seeds."""
+    n_draws = settings.seeds if settings.representatives == "random" else 1
+    seeds = range(settings.seed, settings.seed + n_draws)
+    draws = [representatives(neurons, threshold, settings.representatives, seed) for seed in seeds]
+    return neuron_set(f"threshold {threshold:g}", "threshold", data.splits.layout, *draws)
+
+
+def _with_scores(table: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """A table with the scores of its rows: all neurons or the first layer first."""
+    order = scores.sort_values("kind", kind="stable")  # all neurons before thresholds
+    columns = order[_score_columns(scores)].reset_index(drop=True)
+    return pd.concat([table, columns], axis=1)
+
+
+def _score_columns(scores: pd.DataFrame) -> list[str]:
+    names = ["dev", "metric", "score", "low", "high", "sd", "seeds", "control", "selectivity", *BASELINES]
+    return [name for name in (*names, "random_twin", "sufficient") if name in scores]
+
+
+def _minimal_sets(
+    data: ProbeData, tables: Mapping[str, pd.DataFrame], probes: Run, settings: RedundancySettings, folder: Path
+) -> Run:
+    """Search the smallest sufficient head of the order of all neurons, and of the clustered ones (Dalvi et al. 2020).
+
+    Table 8 of the paper takes all neurons; after clustering it is CCFS, table 9.
+    """
+    layout, threshold = data.splits.layout, probes.summary["threshold"]
+    heads: dict[str, Neurons | None] = {"minimal set": None}
+    if threshold is not None:
+        heads["minimal set after clustering"] = _representative_set(data, tables["neurons"], threshold, settings).picked
+    oracle, found = SentenceSums(data.metric, probes.tensors["oracle"]), {}
+    for name, within in heads.items():
+        settings.say(f"Searching the {name}.")
+        order = neuron_order(data, settings.by, within)
+        found[name] = find_minimal_set(
+            data,
+            lambda fold, within=within: neuron_order(fold, settings.by, within),
+            order,
+            settings.keep,
+            oracle=oracle,
+            known=folder / f"{name}.json",
+        )
+    sets = [neuron_set(name, "minimal", layout, own.neurons, ordered=True) for name, own in found.items()]
+    trained = ProbeGrid(data, [all_layers(layout), *sets]).train()
+    scores = score_table(trained.on("dev"), trained.on("test"), {}, settings.keep, probes.summary["baselines"])
+    scores["sufficient"] = [True, *(own.sufficient for own in found.values())]
+    reduction = _reduction_table(probes, scores, layout.n_neurons)
+    smallest = reduction.iloc[-1] if threshold is not None else reduction.loc[reduction["set"] == "minimal set"].iloc[0]
     return Run(
-        run.command,
-        run.config,
-        {"task": splits.task.name, **run.summary, **probes.summary, **minimal.summary},
-        {**run.tables, **probes.tables, **minimal.tables},
-        run.tensors,
+        "redundancy",
+        {},
+        {
+            **{name: len(own.neurons) for name, own in found.items()},
+            "answer": f"{smallest['neurons']:,} of {layout.n_neurons:,} neurons ({smallest['share']:.1%}) keep "
+            f"{settings.keep:.0%} of the {data.metric} of all neurons: {smallest['score']:.3f} against "
+            f"{reduction['score'].iloc[0]:.3f}.",
+            "next": f"residuum transfer MODEL CORPUS --task {data.splits.task.name} --out OUT",
+        },
+        {
+            "reduction": reduction,
+            "tried": _tried_table(found),
+            "selected": _selected_table(data, found),
+        },
     )
+
+
+def _reduction_table(probes: Run, minimal: pd.DataFrame, n_neurons: int) -> pd.DataFrame:
+    """All neurons, lowest sufficient layer, clustered neurons and minimal sets side by side."""
+    layers, thresholds = probes.tables["layers"], probes.tables["thresholds"]
+    parts = [thresholds.iloc[[0]].assign(set=ORACLE)]
+    sufficient = layers.loc[layers["sufficient"].astype(bool)]
+    if not sufficient.empty:
+        parts.append(sufficient.iloc[[0]].assign(set=f"layer {sufficient['layer'].iloc[0]} alone"))
+    if (chosen := probes.summary["threshold"]) is not None:
+        row = thresholds.loc[thresholds["threshold"] == chosen]
+        parts.append(row.assign(set=f"clustered at {chosen:g}"))
+    parts.append(minimal.iloc[1:].assign(set=minimal["features"].iloc[1:]))
+    table = pd.concat(parts, ignore_index=True)
+    table = table.loc[:, ["set", "neurons", *_score_columns(table)]].astype({"neurons": int, "sufficient": bool})
+    table.insert(2, "share", table["neurons"] / n_neurons)
+    return table
+
+
+def _tried_table(found: Mapping[str, MinimalSet]) -> pd.DataFrame:
+    """Every size that was tried, and its score on held-out data."""
+    tables = [growth_table(minimal).assign(set=name) for name, minimal in found.items()]
+    return pd.concat(tables, ignore_index=True).loc[:, ["set", "neurons", "dev", "required"]]
+
+
+def _selected_table(data: ProbeData, found: Mapping[str, MinimalSet]) -> pd.DataFrame:
+    """The neurons of each minimal set, most important first."""
+    layout = data.splits.layout
+    layers = np.array(layout.layers)[layout.positions]
+    parts = [
+        pd.DataFrame(
+            {
+                "set": name,
+                "rank": np.arange(1, len(minimal.neurons) + 1),
+                "neuron": layout.format(minimal.neurons.tolist()),
+                "layer": layers[minimal.neurons],
+            }
+        )
+        for name, minimal in found.items()
+    ]
+    return pd.concat(parts, ignore_index=True)

@@ -1,269 +1,267 @@
-"""The section of a `diff` run: what became of a model's knowledge, its salient neurons and its likeness to the base."""
+"""The section of `diff`: what became of a model's knowledge, its salient neurons and its similarity to the base."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reporting.charts import Series, line_chart, value_map
-from residuum.reporting.completeness import check_tables
-from residuum.reporting.content import Panel, Section, Table, View
-from residuum.reporting.difference_findings import difference_findings
-from residuum.reporting.figures import CURVE_COLUMNS, PAIR_COLUMNS
-from residuum.reporting.measures import curve_term, main_measure, measure_group, measure_term
-from residuum.reporting.similarity_views import similarity_views
-from residuum.reporting.wording import listed
+from residuum.reporting.charts import Series, line_chart, lines, square, value_map
+from residuum.reporting.content import Finding, Panel, Row, Section, TableSpec, View, records, views_by
+from residuum.reporting.similarity import CURVE_COLUMNS, PAIR_COLUMNS, curve_panel, measure_views, similarity_views
+from residuum.reporting.wording import count, listed, main_measure, measure_term, with_interval
 from residuum.storage.results import Run
 
-COLUMNS = {
-    "change": ("task", "model", "features", "layer", "base_layer", "depth", "score", "base", "change", "low", "high"),
-    "scores": ("task", "model", "features", "layer", "depth", "score", "low", "high", "selectivity"),
-    "selection": ("task", "model", "share", "set", "neurons", "kept", "retrained"),
-    "minimal": ("task", "model", "set", "neurons", "share", "accuracy", "selectivity"),
-    "spread": ("task", "model", "set", "layer", "depth", "neurons", "share"),
-    "properties": ("task", "model", "label", "rank", "neuron", "layer", "depth", "share"),
-    "similarity": PAIR_COLUMNS,
-    "likeness": ("measure", "model", "layer", "depth", "value", "low", "high", "closest_layer", "closest"),
-    "curves": (*CURVE_COLUMNS, "depth"),
-    "survivors": ("model", "threshold", "layer", "depth", "neurons", "medoid"),
-    "thresholds": ("model", "threshold", "neurons", "share"),
-    "models": ("model", "blocks", "layers", "neurons"),
+DIFF_TABLES = {
+    "models": TableSpec("The models; the first is the base.", "model, blocks, layers, neurons"),
+    "change": TableSpec(
+        "Each layer's score beside the base's at the same relative depth, and the paired difference.",
+        "task, model, features, layer, base_layer, depth, score, base, change, low, high",
+    ),
+    "minimal": TableSpec(
+        "All neurons beside the smallest set that keeps their score.",
+        "task, model, set, neurons, share, accuracy, selectivity",
+    ),
+    "selection": TableSpec(
+        "Only the top or bottom neurons: kept in the probe on all neurons, and with a new probe.",
+        "task, model, share, set, neurons, kept, retrained",
+    ),
+    "likeness": TableSpec(
+        "Each layer's similarity to the base at the same relative depth, and the most similar layer of the base.",
+        "measure, model, layer, depth, value, low, high, closest_layer, closest",
+    ),
+    "scores": TableSpec(
+        "Every layer of every model, with control task and selectivity.",
+        "task, model, features, layer, depth, score, low, high, selectivity",
+    ),
+    "spread": TableSpec("Salient neurons per layer.", "task, model, set, layer, depth, neurons, share"),
+    "properties": TableSpec(
+        "The neurons with the largest weights for each class.", "task, model, label, rank, neuron, layer, depth, share"
+    ),
+    "baselines": TableSpec("Scores without the model."),
+    "thresholds": TableSpec("Neurons left at each clustering threshold.", "model, threshold, neurons, share"),
+    "survivors": TableSpec(
+        "Neurons left in each layer at each clustering threshold, by the rule that chooses them.",
+        "model, threshold, layer, depth, neurons, medoid",
+    ),
+    "similarity": TableSpec("Every pair of layers by every measure.", PAIR_COLUMNS),
+    "curves": TableSpec("Curves of one value per layer.", (*CURVE_COLUMNS, "depth")),
 }
-CAPTIONS = {
-    "models": "The models; the first is the base.",
-    "change": "Each layer's score beside the base's at the same relative depth, and the paired difference.",
-    "minimal": "All neurons beside the smallest set that keeps their score.",
-    "selection": "Only the top or bottom neurons: kept in the probe of all neurons, and with a probe of their own.",
-    "likeness": "Each layer's likeness to the base at the same relative depth, and the base's layer most like it.",
-    "scores": "Every layer of every model, with control task and selectivity.",
-    "spread": "How many salient neurons lie in each layer.",
-    "properties": "The neurons with the largest weights for each class.",
-    "baselines": "What is right without the model.",
-    "thresholds": "Neurons left at each clustering threshold.",
-    "survivors": "Neurons left in each layer at each clustering threshold, by the rule that picks them.",
-    "similarity": "Every pair of layers by every measure.",
-    "curves": "Curves of one value a layer.",
-}
-SHOWN = ("models", "change", "minimal", "selection")
 DEPTH = "relative depth (0 embeddings, 1 last layer)"
 CURVES = ("localization", "layer_average")
 
 
-def difference_section(run: Run, source: str = "") -> Section:
-    """What fine-tuning, pruning or distillation did to a model."""
-    check_tables(run, source or "This run", "comparison of models with their base", "diff", COLUMNS)
+def difference_section(run: Run) -> Section:
+    """What fine-tuning, pruning or distillation changed in a model."""
     base, *others = run.tables["models"]["model"].tolist()
     made = listed(others) if len(others) <= 3 else f"these {len(others)} models"
     return Section(
-        command=run.command,
         title=f"What changed from {base} to {made}?",
-        source=source,
-        facts=_facts(run),
-        findings=tuple(difference_findings(run)),
-        panels=tuple(_panels(run)),
-        tables=tuple(
-            Table(name, run.tables[name], caption, folded=name not in SHOWN)
-            for name, caption in CAPTIONS.items()
-            if name in run.tables
-        ),
-        config=run.config,
-        environment=run.environment,
+        facts={
+            **_largest_change(run.tables["change"]),
+            **{key: run.summary.get(key) for key in ("models", "tasks", "words")},
+            "neurons": sum(run.tables["models"]["neurons"].tolist()),
+        },
+        findings=_findings(run, base, others),
+        panels=_panels(run, base),
     )
 
 
-def _facts(run: Run) -> dict[str, str]:
-    counts = {key: run.summary[key] for key in ("models", "tasks", "words") if key in run.summary}
-    counts["neurons"] = sum(run.tables["models"]["neurons"].tolist())
-    return {name: f"{n:,}" for name, n in counts.items()}
+def _largest_change(change: pd.DataFrame) -> dict[str, str]:
+    """The largest change of all layers together, as a fact."""
+    whole = [row for row in records(change) if pd.isna(row["layer"])]
+    most = max(whole, key=lambda row: abs(row["change"]), default=None)
+    return {f"change in {most['task']} accuracy, {most['model']}": f"{most['change']:+.3f}"} if most else {}
 
 
-def _panels(run: Run) -> list[Panel]:
+def _findings(run: Run, base: str, others: list[str]) -> Iterator[Finding]:
     tables = run.tables
-    base = str(tables["models"]["model"].iloc[0])
-    return [
-        _task_panel(
-            "What do the layers know?",
-            "Accuracy of a probe on each layer alone, layers being set beside each other at their relative depth. "
-            "Bands are intervals over sentences.",
-            tables["scores"],
-            "scores",
-            _score_figure,
-            having=("layer",),
-        ),
-        _task_panel(
-            "What changed from the base, layer by layer?",
-            "The score of a layer minus that of the base at the same relative depth (between two layers of the base: "
-            "on the line that joins them). Bands are intervals of the difference, over sentences; where a band "
-            "does not touch zero, the change is more than chance of which sentences were tested.",
-            tables["change"],
-            "change",
-            partial(_change_figure, base=base),
-            having=("layer",),
-        ),
-        *_spread_panels(tables["spread"]),
-        _task_panel(
-            "Is the knowledge in few neurons or in all?",
-            "A probe of its own on only the top or bottom neurons of the ranking. Where the bottom does nearly as well "
-            "as the top, the knowledge is spread over the network.",
-            tables["selection"],
-            "selection",
-            _selection_figure,
-        ),
-        _similarity_panel(tables["similarity"]),
-        _likeness_panel(tables["likeness"], base),
-        *_curve_panels(tables["curves"]),
-        _survivor_panel(tables["thresholds"], tables["survivors"]),
+    for model in others:
+        yield Finding(f"{model}: knowledge", _knowledge_text(records(tables["change"], model=model)))
+        yield Finding(f"{model}: neurons", _neuron_text(tables, base, model))
+        measure = main_measure(tables["likeness"]["measure"])
+        least = min(records(tables["likeness"], model=model, measure=measure), key=lambda row: row["value"])
+        yield Finding(
+            f"{model}: similarity",
+            f"{measure_term(measure).title} with {base} at the same depth is lowest in layer {least['layer']}: "
+            f"{least['value']:.3f}. This layer is most similar to layer {least['closest_layer']} of {base} "
+            f"({least['closest']:.3f}).",
+        )
+    sizes = [
+        f"{row['model']} ({row['blocks']} layers, {row['neurons']:,} neurons)" for row in records(tables["models"])
     ]
+    over = f" over {count(run.summary['words'], 'word')}" if "words" in run.summary else ""
+    tasks = listed(tables["scores"]["task"].unique().tolist())
+    yield Finding("Compared", f"{listed(sizes)} were probed for {tasks}{over}; the first is the base.")
+
+
+def _knowledge_text(rows: list[Row]) -> str:
+    """The change of all layers together, and of single layers."""
+    whole, layers = ([row for row in rows if pd.isna(row["layer"]) == is_whole] for is_whole in (True, False))
+    parts = [f"{row['task']} {with_interval(row['change'], row['low'], row['high'], '+.3f')}" for row in whole]
+    text = f"Change in accuracy with all layers together: {'; '.join(parts)}."
+    if all(row["change"] == 0 for row in layers):
+        return f"{text} The accuracy of every layer equals that of the base."
+    most = max(layers, key=lambda row: abs(row["change"]))
+    clear = sum(row["low"] > 0 or row["high"] < 0 for row in layers)
+    halves = {"lower": [], "upper": []}
+    for row in layers:
+        halves["lower" if row["depth"] <= 0.5 else "upper"].append(row["change"])
+    means = [f"{np.mean(changes):+.3f} in the {half} half" for half, changes in halves.items() if changes]
+    return (
+        f"{text} Among single layers, layer {most['layer']} changed most ({most['task']} {most['change']:+.3f}); the "
+        f"mean change is {listed(means)}; {clear} of {len(layers)} intervals exclude zero."
+    )
+
+
+def _neuron_text(tables: Mapping[str, pd.DataFrame], base: str, model: str) -> str:
+    """The minimal sets before and after: their size and depth, and how many neurons clustering leaves."""
+    sizes = {(row["model"], row["task"]): row["neurons"] for row in records(tables["minimal"], set="minimal")}
+    depths: dict[tuple[str, str], float] = {}
+    for row in records(tables["spread"], set="minimal"):
+        key = row["model"], row["task"]
+        depths[key] = depths.get(key, 0.0) + row["depth"] * row["share"]
+    tasks = tables["minimal"]["task"].unique().tolist()
+    changes = [f"{task} {sizes[base, task]:,} → {sizes[model, task]:,}" for task in tasks]
+    moves = [f"{task} {depths.get((base, task), 0):.2f} → {depths.get((model, task), 0):.2f}" for task in tasks]
+    threshold = min(tables["thresholds"]["threshold"].unique().tolist(), key=lambda value: abs(value - 0.3))
+    share = {row["model"]: row["share"] for row in records(tables["thresholds"], threshold=threshold)}
+    return (
+        f"Neurons of the minimal set: {', '.join(changes)}. Their mean relative depth: {', '.join(moves)}. At the "
+        f"clustering threshold {threshold:g}, {share[model]:.0%} of neurons are left ({base}: {share[base]:.0%})."
+    )
+
+
+def _panels(run: Run, base: str) -> Iterator[Panel]:
+    tables = run.tables
+
+    def selection(rows: pd.DataFrame) -> go.Figure:
+        labels = [f"{row['set']} {row['share']:.0%}" for row in records(rows)]
+        table = square(rows.assign(neurons=labels), "model", "neurons", "retrained")
+        return value_map(table, x="neurons", y="model", colours="accuracy")
+
+    def likeness(rows: pd.DataFrame) -> go.Figure:
+        series = [_base_line(base, 1.0), *_depth_lines(rows, "value")]
+        return _depth_chart(series, y=measure_term(rows["measure"].iloc[0]).title)
+
+    yield _task_panel(
+        "Accuracy of each layer",
+        "Accuracy of a probe on each layer alone; layers are aligned by relative depth. Bands are intervals over "
+        "sentences.",
+        "scores",
+        tables["scores"].loc[tables["scores"]["layer"].notna()],
+        lambda rows: _depth_chart(_depth_lines(rows, "score"), y="accuracy"),
+        having=("layer",),
+    )
+    yield _task_panel(
+        "Change from the base, layer by layer",
+        "The score of a layer minus that of the base at the same relative depth (interpolated between two layers of "
+        "the base). Bands are intervals of the difference over sentences; a band that excludes zero is a clear change.",
+        "change",
+        tables["change"].loc[tables["change"]["layer"].notna()],
+        lambda rows: _depth_chart([_base_line(base, 0.0), *_depth_lines(rows, "change")], y="change in accuracy"),
+        having=("layer",),
+    )
+    yield from _spread_panels(tables["spread"])
+    yield _task_panel(
+        "Accuracy of the top and of the bottom neurons",
+        "A new probe on only the top or bottom neurons of the ranking. Where the bottom does nearly as well as the "
+        "top, the knowledge is distributed over the network.",
+        "selection",
+        tables["selection"],
+        selection,
+    )
+    first = main_measure(tables["similarity"]["measure"])
+    yield Panel(
+        "Similarity of all layers of all models",
+        "A cell compares the layer of its row with the layer of its column. A copy of the base has ones on the "
+        "diagonal; training lowers them.",
+        similarity_views(tables["similarity"]),
+        first=first,
+        shape="square",
+    )
+    yield Panel(
+        "Similarity of each layer to the base",
+        "Similarity of a layer to the base at the same relative depth. A low value means that the layer changed much.",
+        measure_views(tables["likeness"], "likeness", likeness),
+        first=first,
+    )
+    for curve in CURVES:
+        if curve in set(tables["curves"]["curve"]):
+            yield curve_panel(tables["curves"], curve, _depth_chart, x="depth")
+    yield _survivor_panel(tables["thresholds"], tables["survivors"])
 
 
 def _task_panel(
     title: str,
     caption: str,
-    table: pd.DataFrame,
-    name: str,
+    table: str,
+    frame: pd.DataFrame,
     draw: Callable[[pd.DataFrame], go.Figure],
-    where: Mapping[str, str] = MappingProxyType({}),
+    where: dict[str, str] | None = None,
     having: tuple[str, ...] = (),
 ) -> Panel:
-    """A figure for each task of the rows that it draws; the reader's choice of a task holds for all of these panels."""
-    groups = [(str(task), table.loc[table["task"] == task]) for task in table["task"].unique()]
-    views = tuple(View(f"task {task}", task, draw(own), name, {"task": task, **where}, having) for task, own in groups)
+    """One view per task; the reader's choice of a task applies to all of these panels."""
+    views = views_by("task", frame, table, draw, prefix="task ", where=where, having=having)
     return Panel(title, caption, views, choice="Task")
 
 
-def _score_figure(table: pd.DataFrame) -> go.Figure:
-    layers = table.loc[table["layer"].notna()]
-    return line_chart(_lines(layers, "score", bounds=True), x=DEPTH, y="accuracy")
+def _depth_chart(series: list[Series], *, y: str, from_zero: bool = False) -> go.Figure:
+    return line_chart(series, x=DEPTH, y=y, from_zero=from_zero)
 
 
-def _change_figure(table: pd.DataFrame, base: str) -> go.Figure:
-    layers = table.loc[table["layer"].notna()]
-    lines = [Series(base, [0.0, 1.0], [0.0, 0.0]), *_lines(layers, "change", bounds=True)]
-    return line_chart(lines, x=DEPTH, y="change of accuracy")
+def _depth_lines(rows: pd.DataFrame, column: str, *, bounds: bool = True) -> list[Series]:
+    return lines(rows, "depth", column, "model", bounds=("low", "high") if bounds else None)
 
 
-def _spread_panels(table: pd.DataFrame) -> list[Panel]:
-    """The layers of the most salient neurons, as many in every model, and those of the minimal sets."""
-    shown = {
+def _base_line(base: str, value: float) -> Series:
+    """The base's constant line, which also keeps the colours of the other panels."""
+    return Series(base, [0.0, 1.0], [value, value])
+
+
+def _spread_panels(table: pd.DataFrame) -> Iterator[Panel]:
+    """The layers of the minimal sets, and of the most salient neurons, the same share in every model."""
+    sets = {
         "minimal": (
-            "Where do the neurons that matter lie?",
-            "How the minimal set, the fewest neurons whose own probe keeps the score, is spread over the layers.",
+            "Layers of the minimal set",
+            "How the minimal set, the fewest neurons whose probe keeps the score, is distributed over the layers.",
         )
     }
     if tops := [name for name in table["set"].unique() if name.startswith("top ")]:
         largest = max(tops, key=lambda name: float(name.removeprefix("top ")))
-        share = float(largest.removeprefix("top "))
-        shown[largest] = (
-            f"Where do the most salient {share:.0%} lie?",
-            f"How the {share:.0%} of the neurons that the ranking puts first are spread over the layers. All models "
-            "have the same share here, whatever the size of their minimal sets.",
+        share = f"{float(largest.removeprefix('top ')):.0%}"
+        sets[largest] = (
+            f"Layers of the most salient {share}",
+            f"How the first {share} of the ranking are distributed over the layers, the same share in every model.",
         )
-    return [
-        _task_panel(title, caption, table, "spread", partial(_spread_figure, chosen=name), where={"set": name})
-        for name, (title, caption) in shown.items()
-    ]
-
-
-def _spread_figure(table: pd.DataFrame, chosen: str) -> go.Figure:
-    """The share of a set's neurons that each layer has."""
-    own = table.loc[table["set"] == chosen]
-    return line_chart(_lines(own, "share"), x=DEPTH, y="share of the set")
-
-
-def _selection_figure(table: pd.DataFrame) -> go.Figure:
-    columns = [(share, name) for share in table["share"].unique() for name in ("top", "bottom")]
-    models = table["model"].unique().tolist()
-    found = {(row["model"], row["share"], row["set"]): row["retrained"] for row in table.to_dict("records")}
-    values = [[found[model, *column] for column in columns] for model in models]
-    labels = [f"{name} {share:.0%}" for share, name in columns]
-    return value_map(values, models, labels, x="neurons", y="model", colours="accuracy")
-
-
-def _similarity_panel(table: pd.DataFrame) -> Panel:
-    return Panel(
-        title="How alike are all layers of all models?",
-        caption="A cell compares the layer of its row with the layer of its column. A model that was made of the base "
-        "without learning keeps a diagonal of ones; what was trained pales where it changed.",
-        views=similarity_views(table),
-        first=main_measure(table["measure"]),
-        shape="square",
-    )
-
-
-def _likeness_panel(table: pd.DataFrame, base: str) -> Panel:
-    itself = Series(base, [0.0, 1.0], [1.0, 1.0])  # also keeps the colours of the other panels
-    groups = [(str(measure), table.loc[table["measure"] == measure]) for measure in table["measure"].unique()]
-    views = tuple(
-        View(
-            key=measure,
-            label=measure_term(measure).title,
-            figure=line_chart([itself, *_lines(own, "value", bounds=True)], x=DEPTH, y=measure_term(measure).title),
-            table="likeness",
-            where={"measure": measure},
-            group=measure_group(measure),
+    for name, (title, caption) in sets.items():
+        yield _task_panel(
+            title,
+            caption,
+            "spread",
+            table.loc[table["set"] == name],
+            lambda rows: _depth_chart(_depth_lines(rows, "share", bounds=False), y="share of the set", from_zero=True),
+            where={"set": name},
         )
-        for measure, own in groups
-    )
-    return Panel(
-        title="How far did each layer move from the base?",
-        caption="Similarity of a layer to the base at the same relative depth. The lower, the more it changed.",
-        views=views,
-        first=main_measure(table["measure"]),
-    )
-
-
-def _curve_panels(table: pd.DataFrame) -> list[Panel]:
-    return [_curve_panel(curve, own) for curve in CURVES if not (own := table.loc[table["curve"] == curve]).empty]
-
-
-def _curve_panel(curve: str, table: pd.DataFrame) -> Panel:
-    term = curve_term(curve)
-    groups = [(str(measure), table.loc[table["measure"] == measure]) for measure in table["measure"].unique()]
-    views = tuple(
-        View(
-            key=measure,
-            label=measure_term(measure).title,
-            figure=line_chart(_lines(own, "value", bounds=True), x=DEPTH, y=term.axis or measure_term(measure).title),
-            table="curves",
-            where={"curve": curve, "measure": measure},
-            group=measure_group(measure),
-        )
-        for measure, own in groups
-    )
-    return Panel(title=term.title, caption=term.note, views=views, first=main_measure(table["measure"]))
 
 
 def _survivor_panel(thresholds: pd.DataFrame, survivors: pd.DataFrame) -> Panel:
-    whole = [
-        Series(str(model), own["threshold"].tolist(), own["share"].tolist())
-        for model, own in thresholds.groupby("model", sort=False)
-    ]
-    views = [View("all", "All layers", line_chart(whole, x="clustering threshold", y="share kept"), "thresholds")]
-    for threshold in survivors["threshold"].unique().tolist()[1:]:
-        own = survivors.loc[survivors["threshold"] == threshold]
-        own = own.assign(share=own["medoid"] / own["neurons"])
-        figure = line_chart(_lines(own, "share"), x=DEPTH, y="share kept")
-        label = f"By layer, threshold {threshold:g}"
-        views.append(View(f"{threshold:g}", label, figure, "survivors", {"threshold": f"{threshold:.7g}"}))
+    whole = lines(thresholds, "threshold", "share", "model", bounds=None)
+    shares = survivors.assign(share=survivors["medoid"] / survivors["neurons"])
+    by_layer = views_by(
+        "threshold",
+        shares.loc[shares["threshold"] > shares["threshold"].min()],
+        "survivors",
+        lambda rows: _depth_chart(_depth_lines(rows, "share", bounds=False), y="share kept", from_zero=True),
+        label=lambda threshold: f"By layer, threshold {threshold:g}",
+    )
+    figure = line_chart(whole, x="clustering threshold", y="share kept")
     return Panel(
-        title="How many neurons say something of their own?",
-        caption="Neurons are clustered by 1 − |correlation|; one of each cluster, its medoid, survives. The fewer "
-        "survive, the more a model repeats itself.",
-        views=tuple(views),
+        "Neurons left by clustering",
+        "Neurons are clustered by 1 − |correlation|; the medoid of each cluster is kept. The fewer are left, the more "
+        "a model repeats itself.",
+        (View("all", "All layers", figure, "thresholds"), *by_layer),
         choice="Shown",
     )
-
-
-def _lines(table: pd.DataFrame, column: str, *, bounds: bool = False) -> list[Series]:
-    """A line for each model over its relative depth."""
-    lines = []
-    for model, own in table.groupby("model", sort=False):
-        ordered = own.sort_values("depth")
-        depth, value = ordered["depth"].tolist(), ordered[column].tolist()
-        low, high = (ordered[name].tolist() if bounds else None for name in ("low", "high"))
-        lines.append(Series(str(model), depth, value, low, high))
-    return lines

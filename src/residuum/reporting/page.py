@@ -1,30 +1,34 @@
-"""Sections → one HTML text, by a template, with scripts, styles and data inside."""
+"""Sections → one HTML text, by a template; tables, figures and scripts are embedded as text that is safe in HTML."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from residuum.reporting.content import Panel, Section, Table
-from residuum.reporting.embedding import (
-    DIGITS,
-    figure_data,
-    json_block,
-    rows_shown,
-    script_block,
-    script_hash,
-    table_data,
-)
+from residuum.reporting.content import Panel, Section, View
 from residuum.reporting.studies import study_overview
 from residuum.storage.results import clear_content_errors
 
 STUDY = "study"
+TILES = 6  # at most, on the first screen
+HEROES = ("transfer", "prune", "distill", "rank", "redundancy", "probe", "diff", "compare")
+"""Commands by how much their first figure tells a reader who sees only one."""
+EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
+USUAL_HEIGHT, MOST_HEIGHT = 420, 1600  # of a figure, in pixels: beyond the one it is kept, up to the other
+DIGITS = 7  # significant; the run's own files have all
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
 
 
@@ -40,11 +44,36 @@ def render(sections: Sequence[Section], title: str) -> str:
         digits=DIGITS,
         sections=numbered,
         chapters=_chapters(numbered),
-        overview=study_overview(sections),
+        answer=study_overview(sections) or next((one.text for one in min(sections, key=_importance).findings), ""),
+        headline=_headline(sections),
+        hero=_hero(numbered) if len(sections) > 1 else None,
         style=Markup(_asset(environment, "style.css")),
         scripts=scripts,
         script_hashes=" ".join(script_hash(script) for script in scripts),
     )
+
+
+def _headline(sections: Sequence[Section]) -> dict[str, str]:
+    """The facts of the run that tells most, then the first fact of others, which is their answer."""
+    first, *others = sorted(sections, key=_importance)
+    tiles = dict(list(first.facts.items())[:4])
+    for section in others:
+        for name, value in list(section.facts.items())[:1]:
+            tiles.setdefault(f"{name} ({section.label or section.command})", value)
+    return dict(list(tiles.items())[:TILES])
+
+
+def _importance(section: Section) -> int:
+    return HEROES.index(section.command) if section.command in HEROES else len(HEROES)
+
+
+def _hero(sections: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The figure of the first screen: a copy of the first wide one, of the run that tells most."""
+    for section in sorted(sections, key=lambda section: _importance(section["content"])):
+        for panel in section["panels"]:
+            if panel["shape"] == "wide":
+                return {**panel, "id": "hero"}
+    return None
 
 
 def _asset(environment: Environment, name: str) -> str:
@@ -60,11 +89,14 @@ def _section(section: Section, key: str) -> dict[str, Any]:
         return {
             "id": key,
             "content": section,
-            "folder": Path(section.source).name,
+            "label": section.label or Path(section.source).name or f"{section.command} {key.removeprefix('run-')}",
             "panels": [
                 _panel(panel, f"{key}-figure-{n}", table_ids, frames) for n, panel in enumerate(section.panels, start=1)
             ],
-            "tables": [_table(table, table_ids[table.name]) for table in section.tables],
+            "tables": [
+                {"id": table_ids[table.name], "content": table, "data": json_block(table_data(table.frame))}
+                for table in section.tables
+            ],
             "settings": list(_lines(section.config)),
             "versions": list(_lines(section.environment)),
         }
@@ -106,10 +138,6 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
     }
 
 
-def _table(table: Table, key: str) -> dict[str, Any]:
-    return {"id": key, "content": table, "data": json_block(table_data(table.frame))}
-
-
 def _lines(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[str]]]:
     """Settings as (name, values), with the names of nested ones joined by dots."""
     for name, value in settings.items():
@@ -124,3 +152,108 @@ def _shown(value: Any) -> str:
     if value is None or value in ({}, [], ()):
         return "none"
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def json_block(value: Any) -> Markup:
+    """JSON for a `<script type="application/json">`: no `<` in it, so that nothing in the data can end the element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
+
+
+def script_block(source: str) -> Markup:
+    """JavaScript for a `<script>`: an end tag or comment inside a string of it is broken up, with the same meaning."""
+    source = source.replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads them, or the hash would differ
+    return Markup(re.sub("<(?=/script|!--)", r"<\\", source, flags=re.IGNORECASE))
+
+
+def script_hash(script: str) -> str:
+    """A script's name in a content security policy, which then lets no other script run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def table_data(frame: pd.DataFrame) -> dict[str, Any]:
+    """A table by columns: numbers as such, other values as text, and how many rows it has in all."""
+    shown = frame.head(EMBEDDED_ROWS)
+    columns = [_column(str(name), shown.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    return {"columns": columns, "rows": len(shown), "total": len(frame)}
+
+
+def rows_shown(view: View, frame: pd.DataFrame) -> dict[str, Any]:
+    """What a view shows, where the page cannot find it in its table: computed points, or rows of a table that is cut.
+
+    Of a cut table, the number of rows is given in any case, and the rows unless they are too many as well.
+    """
+    if view.points is not None:
+        return {"rows": len(view.points), "points": table_data(view.points)}
+    if len(frame) <= EMBEDDED_ROWS:
+        return {}
+    shown = frame.loc[fitting_rows(view, frame)]
+    return {"rows": len(shown), **({"points": table_data(shown)} if len(shown) <= EMBEDDED_ROWS else {})}
+
+
+def fitting_rows(view: View, frame: pd.DataFrame) -> np.ndarray:
+    """Which rows of its table a view shows; `rowsWhere` of the page finds the same ones."""
+    fits = np.asarray(frame[list(view.having)].notna().to_numpy().all(axis=1))
+    for name, values in view.where.items():
+        fits &= _has_value(pd.Series(frame[name]), values)
+    return fits
+
+
+def figure_data(figure: go.Figure) -> dict[str, Any]:
+    """A figure's traces and layout. Its size is the page's to decide, but for the height that many rows need."""
+    parts = figure.to_plotly_json()
+    layout = {key: value for key, value in parts["layout"].items() if key not in ("width", "height", "template")}
+    height = parts["layout"].get("height") or 0
+    tall = min(height, MOST_HEIGHT) if height > USUAL_HEIGHT else None
+    return {"data": _finite(parts["data"]), "layout": _finite(layout), "height": tall}
+
+
+def _has_value(column: pd.Series, values: str | tuple[str, ...]) -> np.ndarray:
+    several = (values,) if isinstance(values, str) else values
+    if _is_numeric(column):
+        numbers = column.to_numpy(dtype=float, na_value=math.nan)
+        return np.any(
+            [np.isclose(numbers, float(value), rtol=10.0 ** (1 - DIGITS), atol=0) for value in several], axis=0
+        )
+    return column.map(_text).isin(several).to_numpy(dtype=bool)
+
+
+def _is_numeric(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _column(name: str, values: pd.Series) -> dict[str, Any]:
+    if _is_numeric(values):
+        return {"name": name, "numeric": True, "values": [_number(value) for value in values]}
+    levels: dict[str, int] = {}  # not by pandas, of which old versions take texts that end in NUL for others
+    texts = values.map(_text, na_action="ignore")
+    codes = [levels.setdefault(text, len(levels)) if isinstance(text, str) else -1 for text in texts]
+    return {"name": name, "numeric": False, "values": codes, "levels": list(levels)}
+
+
+def _number(value: Any) -> int | float | None:
+    if pd.isna(value):
+        return None
+    return int(value) if isinstance(value, int | np.integer) else _brief(float(f"{value:.{DIGITS}g}"))
+
+
+def _brief(value: float) -> int | float | None:
+    """A number without a needless `.0`; nothing where it is not finite."""
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+def _text(value: Any) -> str:
+    return str(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+def _finite(value: Any) -> Any:
+    """Plain JSON values: arrays as lists, and nothing where a number is not finite."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    return _brief(value) if isinstance(value, float) else value

@@ -1,7 +1,6 @@
-"""The figures of the report as matplotlib draws them, for papers: the same data, labels and colours, on white.
+"""The figures of the report for papers, drawn by matplotlib: the same data, labels and colours, on white.
 
-Only what the report's own figures are made of is understood: maps, lines with bands, dots with intervals, stacked bars
-and boxes.
+It knows what the report draws: maps, lines with bands, dots with intervals, stacked bars and boxes.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from residuum.errors import SettingError
@@ -46,18 +46,23 @@ def paper_figure(figure: go.Figure) -> Figure:
     matplotlib = _matplotlib()
     parts = figure.to_plotly_json()
     traces, layout = parts["data"], parts["layout"]
+    maps = [trace for trace in traces if trace["type"] == "heatmap"]
+    height = WIDTH * RATIO
+    if maps:
+        is_square = layout.get("yaxis", {}).get("scaleanchor")
+        height = WIDTH * 0.95 if is_square else MARGIN + CELL * max(len(trace["y"]) for trace in maps)
     with matplotlib.rc_context(STYLE):
         from matplotlib.figure import Figure
 
-        drawn = Figure(figsize=_size(traces, layout), layout="constrained")
+        drawn = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = drawn.add_subplot()
         right = axes.twinx() if "yaxis2" in layout else axes
         for trace in traces:
             DRAW[trace["type"]](right if trace.get("yaxis") == "y2" else axes, trace, layout)
-        _dress(axes, right, layout)
-        _legend(drawn, axes, right, layout)
-        if any(trace["type"] == "heatmap" for trace in traces):
-            _colour_bar(drawn, axes, traces, layout)
+        _dress(drawn, axes, right, layout)
+        if maps:
+            bar = maps[0].get("colorbar") or layout.get("coloraxis", {}).get("colorbar", {})
+            drawn.colorbar(axes.collections[0], ax=axes, label=_title(bar) or _title(layout), shrink=0.8, pad=0.02)
     return drawn
 
 
@@ -76,48 +81,31 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def _size(traces: list[Part], layout: Part) -> tuple[float, float]:
-    if any(trace["type"] == "heatmap" for trace in traces):
-        if layout.get("yaxis", {}).get("scaleanchor"):
-            return WIDTH, WIDTH * 0.95
-        return WIDTH, MARGIN + CELL * max(len(trace["y"]) for trace in traces)
-    return WIDTH, WIDTH * RATIO
-
-
 def _draw_map(axes: Axes, trace: Part, layout: Part) -> None:
-    import numpy as np
-
+    """Coloured cells; where the page writes numbers in them, dark ones on the light half of the colours."""
     z = np.array(trace["z"], dtype=float)
-    edges = [_edges(_places(trace[key])) for key in ("x", "y")]
-    low, high = _colour_range(trace, layout)
-    axes.pcolormesh(*edges, z, cmap=_colour_map(trace), vmin=low, vmax=high, edgecolors="white", linewidth=0.4)
+    x, y = _places(trace["x"]), _places(trace["y"])
+    edges = [[places[0] - 0.5, *(place + 0.5 for place in places)] for places in (x, y)]
+    low, high = _colour_range(z, trace, layout)
+    colours = "RdBu_r" if trace.get("reversescale") else "viridis"
+    axes.pcolormesh(*edges, z, cmap=colours, vmin=low, vmax=high, edgecolors="white", linewidth=0.4)
     if isinstance(trace["y"][0], str):
-        axes.set_yticks(_places(trace["y"]), [_text(name) for name in trace["y"]])
-    if trace.get("texttemplate"):
-        _write_numbers(axes, trace, z, (low, high))
-
-
-def _write_numbers(axes: Axes, trace: Part, z: Any, colours: tuple[float, float]) -> None:
-    """The value of each cell, dark on the light half of the colours."""
-    middle = sum(colours) / 2
-    size = min(7.0, 110 / max(z.shape))
-    for row, y in enumerate(_places(trace["y"])):
-        for column, x in enumerate(_places(trace["x"])):
-            value = z[row, column]
-            if value == value:
-                ink = "black" if value > middle else "white"
-                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=size, color=ink)
+        axes.set_yticks(y, [_text(name) for name in trace["y"]])
+    for row, column in np.argwhere(~np.isnan(z)) if trace.get("texttemplate") else ():
+        ink, size = "black" if z[row, column] > (low + high) / 2 else "white", min(7.0, 110 / max(z.shape))
+        number = f"{z[row, column]:.2f}"
+        axes.text(x[column], y[row], number, ha="center", va="center", fontsize=size, color=ink)
 
 
 def _draw_points(axes: Axes, trace: Part, layout: Part) -> None:
-    if trace.get("fill") == "toself":
-        axes.fill(trace["x"], trace["y"], color=_colour(trace["fillcolor"]), linewidth=0)
+    if trace.get("fill") == "toself":  # a band, whose colour is rgba(…) with red, green and blue up to 255
+        *rgb, alpha = (float(part) for part in trace["fillcolor"].removeprefix("rgba(").rstrip(")").split(","))
+        axes.fill(trace["x"], trace["y"], color=(*(part / 255 for part in rgb), alpha), linewidth=0)
         return
     line, marker = trace.get("line", {}), trace.get("marker", {})
-    colour = line.get("color") or marker.get("color")
     shared = {
-        "color": colour,
-        "marker": MARKERS.get(marker.get("symbol", ""), "o"),
+        "color": line.get("color") or marker.get("color"),
+        "marker": MARKERS.get(marker.get("symbol", ""), "o") if "markers" in trace.get("mode", "") else "",
         "markersize": 4,
         "label": _text(trace.get("name") or ""),
     }
@@ -129,15 +117,13 @@ def _draw_points(axes: Axes, trace: Part, layout: Part) -> None:
 
 
 def _draw_bars(axes: Axes, trace: Part, layout: Part) -> None:
-    """Bars that stand on those drawn before."""
+    """Bars on top of those drawn before."""
     below = [0.0] * len(trace["x"])
     for container in axes.containers:
         below = [old + bar.get_height() for old, bar in zip(below, container, strict=True)]
-    marker = trace["marker"]
+    marker, label = trace["marker"], _text(trace.get("name") or "")
     hatch = HATCHES.get(marker.get("pattern", {}).get("shape", ""), "")
-    axes.bar(
-        trace["x"], trace["y"], bottom=below, color=marker["color"], hatch=hatch, label=_text(trace.get("name") or "")
-    )
+    axes.bar(trace["x"], trace["y"], bottom=below, color=marker["color"], hatch=hatch, label=label)
 
 
 def _draw_boxes(axes: Axes, trace: Part, layout: Part) -> None:
@@ -155,20 +141,24 @@ DRAW: dict[str, Callable[[Axes, Part, Part], None]] = {
 }
 
 
-def _dress(axes: Axes, right: Axes, layout: Part) -> None:
-    """Titles, marks, ranges, scales and lines of the axes."""
+def _dress(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
+    """Titles, ticks, ranges and scales of the axes, lines across them, names above columns, and the legend."""
     for letter in "xy":
         _dress_axis(axes, letter, layout.get(f"{letter}axis", {}))
     if right is not axes:
         right.set_ylabel(_title(layout["yaxis2"]))
     for shape in layout.get("shapes", ()):
         line = shape["line"]
-        axes.axvline(
-            shape["x0"], color=line["color"], linewidth=1, linestyle=DASHES.get(line.get("dash", "solid"), "-")
-        )
+        style = DASHES.get(line.get("dash", "solid"), "-")
+        axes.axvline(shape["x0"], color=line["color"], linewidth=1, linestyle=style)
     for label in layout.get("annotations", ()):
         if not label.get("textangle"):  # the names above the columns; beside the rows they are the same
             axes.text(label["x"], axes.get_ylim()[1], _text(label["text"]), ha="center", va="bottom")
+    both = [one.get_legend_handles_labels() for one in dict.fromkeys((axes, right))]
+    handles = [handle for own, _ in both for handle in own]
+    labels = [label for _, own in both for label in own]
+    if layout.get("showlegend") and any(labels):
+        drawn.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
 
 
 def _dress_axis(axes: Axes, letter: str, axis: Part) -> None:
@@ -188,26 +178,8 @@ def _dress_axis(axes: Axes, letter: str, axis: Part) -> None:
         axes.set_aspect("equal")
 
 
-def _legend(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
-    found = [axes.get_legend_handles_labels()] + ([] if right is axes else [right.get_legend_handles_labels()])
-    handles = [handle for own, _ in found for handle in own]
-    labels = [label for _, own in found for label in own]
-    if layout.get("showlegend") and any(labels):
-        drawn.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
-
-
-def _colour_bar(drawn: Figure, axes: Axes, traces: list[Part], layout: Part) -> None:
-    trace = next(trace for trace in traces if trace["type"] == "heatmap")
-    bar = trace.get("colorbar") or layout.get("coloraxis", {}).get("colorbar", {})
-    meaning = _title(bar) or _title(layout)
-    drawn.colorbar(axes.collections[0], ax=axes, label=meaning, shrink=0.8, pad=0.02)
-
-
-def _colour_range(trace: Part, layout: Part) -> tuple[float, float]:
-    """The bounds of the colours: given, or the smallest and largest value."""
-    import numpy as np
-
-    z = np.array(trace["z"], dtype=float)
+def _colour_range(z: np.ndarray, trace: Part, layout: Part) -> tuple[float, float]:
+    """The bounds of the colours: set, or the smallest and largest value."""
     axis = layout.get("coloraxis", {})
     low, high = trace.get("zmin", axis.get("cmin")), trace.get("zmax", axis.get("cmax"))
     if low is not None and high is not None:
@@ -216,25 +188,9 @@ def _colour_range(trace: Part, layout: Part) -> tuple[float, float]:
     return (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
 
 
-def _colour_map(trace: Part) -> str:
-    return "RdBu_r" if trace.get("reversescale") else "viridis"
-
-
-def _colour(text: str) -> Any:
-    """A colour of plotly: `#rrggbb`, or `rgba(…)` with red, green and blue up to 255."""
-    if not text.startswith("rgba("):
-        return text
-    *rgb, alpha = (float(part) for part in text[5:-1].split(","))
-    return (*(part / 255 for part in rgb), alpha)
-
-
 def _places(values: list[Any]) -> list[float]:
     """Where the cells of an axis are: names stand at 0, 1, 2 …"""
     return [float(i) if isinstance(value, str) else float(value) for i, value in enumerate(values)]
-
-
-def _edges(centres: list[float]) -> list[float]:
-    return [centres[0] - 0.5, *(centre + 0.5 for centre in centres)]
 
 
 def _title(part: Part) -> str:

@@ -1,176 +1,165 @@
-"""The section of a `study` run: every finding of the document beside ours, and where its tables and figures are."""
+"""The sections of `study`: every claim of the paper beside our numbers, and several distillations side by side."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 
-from residuum.reporting.charts import interval_chart
-from residuum.reporting.completeness import check_tables
-from residuum.reporting.content import Finding, Panel, Section, Table, View
+from residuum.reporting.charts import frame_dots, interval_chart
+from residuum.reporting.content import Finding, Panel, Row, Section, TableSpec, View, records, views_by
 from residuum.reporting.wording import CONFIDENCE, count, listed
 from residuum.storage.results import Run
 
-COLUMNS = {
-    "findings": ("where", "finding", "document", "ours", "low", "high", "rule", "bound", "cases", "verdict", "note"),
-    "cases": ("where", "finding", "case", "value", "low", "high", "agrees"),
-    "exhibits": ("document", "shows", "step", "command", "table", "rows"),
-    "steps": ("step", "title", "command", "seconds"),
+STUDY_TABLES = {
+    "findings": TableSpec(
+        "`ours` is the mean over cases (a model, or a model and a task); low and high cover the intervals of all "
+        "cases. A claim holds where that interval lies on its side of the bound, does not hold where it lies on the "
+        "other side, and is inconclusive where it contains the bound. The paper's number is given only for its own "
+        "models and data.",
+        "where, finding, document, ours, low, high, rule, bound, cases, verdict, note",
+    ),
+    "cases": TableSpec(
+        "Every number behind the verdicts. A number that was counted, not sampled, is its own interval.",
+        "where, finding, case, value, low, high, agrees",
+    ),
+    "trained": TableSpec(
+        "Every fine-tuned model on the test part of its task, means over seeds; left_out and frozen name the layers "
+        "that were dropped before training or not trained. majority is the accuracy of the majority label."
+    ),
+    "exhibits": TableSpec(
+        "The paper's tables and figures in order, and the step and table that hold ours.",
+        "document, shows, step, command, table, rows",
+    ),
+    "steps": TableSpec("What was run, in order; each step has a folder of that name.", "step, title, command, seconds"),
 }
-TRAINED = ("model", "task", "left_out", "frozen", "metric", "score", "low", "high", "majority", "seeds", "learnt")
-CAPTIONS = {
-    "findings": "ours is the mean over cases (a model, or a model and a task); low and high cover the intervals of all "
-    "of them. A finding holds where that interval lies on its side of the bound, does not hold where it lies on the "
-    "other, and is unclear where it contains the bound. The document's own number stands here only for its own models "
-    "and data.",
-    "cases": "Every number behind the findings. A number that was counted, not sampled, is its own interval.",
-    "trained": "Every fine-tuned model on the test part of its task, of several seeds the mean; left_out and frozen "
-    "name the layers that were taken off before or did not learn. majority is the accuracy of the most frequent label.",
-    "exhibits": "The document's tables and figures in its order, and the step and table in which ours are.",
-    "steps": "What was run, in order; each has a folder of that name.",
+ROW_TABLES = {
+    "scores": TableSpec(
+        "The last scores of each distillation; all had the same steps, texts and teacher.",
+        "row, score, subject, value, parameters",
+    )
 }
-FOLDED = ("cases", "steps")
-VERDICTS = ("holds", "does not hold", "unclear", "not measured")
+LOWER_IS_BETTER = ("perplexity",)
+VERDICTS = {
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not hold", "do not hold"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "not measured": ("was not measured", "were not measured"),
+}
+"""Verdicts in the order of the page, in the singular and the plural."""
+DECIDED = ("holds", "does not hold")
+LABEL_LENGTH = 70  # characters of a claim in the list of views
 
 
-def study_section(run: Run, source: str = "") -> Section:
-    """Which findings of a document hold."""
-    columns = COLUMNS | ({"trained": TRAINED} if "trained" in run.tables else {})
-    check_tables(run, source or "This run", "study", f"study {run.config.get('study', '')}", columns)
+def study_section(run: Run) -> Section:
+    """Which claims of a paper hold."""
+    claims = run.tables["findings"]
+    verdicts = Counter(claims["verdict"].tolist())
+    models = listed(list(run.config["models"]))
+    overview = (
+        f"{run.summary['source']}. Of {count(len(claims), 'claim')}, {_counts_text(verdicts)}, with {models} "
+        f"(--scale {run.config['scale']})."
+    )
+    facts = {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict] or verdict != "not measured"}
     return Section(
-        command=run.command,
         title=str(run.summary["title"]),
-        source=source,
-        facts=_facts(run),
-        findings=(_overview(run), *map(_finding, run.tables["findings"].to_dict("records"))),
-        panels=_panels(run),
-        tables=tuple(
-            Table(name, run.tables[name], caption, folded=name in FOLDED)
-            for name, caption in CAPTIONS.items()
-            if name in run.tables
-        ),
-        config=run.config,
-        environment=run.environment,
+        facts={**facts, "steps": run.summary["steps"]},
+        findings=(Finding("Study", overview), *map(_claim, records(claims))),
+        panels=_study_panels(run),
         label=str(run.config["study"]),
     )
 
 
 def study_overview(sections: Sequence[Section]) -> str:
-    """How many findings of several studies hold, in a sentence; empty where there are not several."""
-    studies = [one for one in sections if one.command == "study"]
+    """How many claims of several studies hold, in one sentence; empty where there are not several."""
+    studies = [section for section in sections if section.command == "study"]
     if len(studies) < 2:
         return ""
-    verdicts = Counter(finding.verdict for one in studies for finding in one.findings if finding.verdict)
-    counts = [_counted(verdicts[verdict], verdict) for verdict in VERDICTS if verdicts[verdict]]
-    total = count(sum(verdicts.values()), "finding")
-    return f"{len(studies)} studies asked after {total} of their documents: {listed(counts)}."
+    verdicts = Counter(finding.verdict for section in studies for finding in section.findings if finding.verdict)
+    total = count(sum(verdicts.values()), "claim")
+    return f"{len(studies)} studies tested {total} from the papers: {_counts_text(verdicts)}."
 
 
-def _counted(n: int, verdict: str) -> str:
-    """`1 holds`, `4 hold`."""
-    one, several = {
-        "holds": ("holds", "hold"),
-        "does not hold": ("does not hold", "do not hold"),
-        "unclear": ("is unclear", "are unclear"),
-        "not measured": ("was not measured", "were not measured"),
-    }[verdict]
-    return f"{n} {one if n == 1 else several}"
+def _counts_text(verdicts: Counter[str]) -> str:
+    """`4 hold, 1 does not hold and 2 are inconclusive`."""
+    names = [*VERDICTS, *(name for name in verdicts if name not in VERDICTS)]
+    numbers = {name: verdicts[name] for name in names if verdicts[name]}
+    return listed([f"{n} {VERDICTS.get(name, (name, name))[n != 1]}" for name, n in numbers.items()])
 
 
-def _facts(run: Run) -> dict[str, str]:
-    return {**_counts(run), "steps": str(run.summary["steps"])}
-
-
-def _counts(run: Run) -> dict[str, str]:
-    """How many findings have each verdict; those of the first three always, the last where there are any."""
-    found = {verdict: int(run.summary.get(verdict, 0)) for verdict in VERDICTS}
-    return {verdict: str(n) for verdict, n in found.items() if n or verdict != VERDICTS[-1]}
-
-
-def _overview(run: Run) -> Finding:
-    total = len(run.tables["findings"])
-    verdicts = [_counted(int(n), verdict) for verdict, n in _counts(run).items() if n != "0"]
-    models = listed(list(run.config["models"]))
-    return Finding(
-        "Study",
-        f"{run.summary['source']}. Of {count(total, 'finding')}: {listed(verdicts)}, with {models} at the scale "
-        f"{run.config['scale']}.",
-    )
-
-
-def _finding(row: Mapping[Any, Any]) -> Finding:
-    text = row["finding"]
+def _claim(row: Row) -> Finding:
+    """The claim, our number with its interval, the bound, and the share of cases that agree."""
+    text = str(row["finding"]).removesuffix(".") + "."
     if not np.isnan(row["ours"]):
-        text += f" Ours is {row['ours']:.3g}{_interval(row)}, expected {row['rule']}; so in {row['cases']} cases"
-    if not np.isnan(row["document"]):
-        text += f"; the document has {row['document']:.4g}"
-    note = f" ({row['note']})" if row["note"] else ""
-    minor = row["verdict"] not in VERDICTS[:2]
-    return Finding(str(row["where"]), f"{text.removesuffix('.')}{note}.", str(row["verdict"]), minor)
+        bounds = "" if np.isnan(row["low"]) else f", {row['low']:.3g} to {row['high']:.3g} over all cases"
+        text += f" Measured: {row['ours']:.3g}{bounds} (claim: {row['rule']}); true in {row['cases']} cases"
+        text += "." if np.isnan(row["document"]) else f"; the paper has {row['document']:.4g}."
+    if row["note"]:
+        text += f" Note: {row['note'].removesuffix('.')}."
+    return Finding(str(row["where"]), text, str(row["verdict"]), minor=row["verdict"] not in DECIDED)
 
 
-def _interval(row: Mapping[Any, Any]) -> str:
-    return "" if np.isnan(row["low"]) else f" ({row['low']:.3g} to {row['high']:.3g} over all cases)"
+def _study_panels(run: Run) -> Iterator[Panel]:
+    def trained(rows: pd.DataFrame) -> go.Figure:
+        names = []
+        for row in records(rows):
+            changes = [
+                f"without {row['left_out']}" if row["left_out"] else "",
+                f"frozen {row['frozen']}" if row["frozen"] else "",
+            ]
+            names.append(", ".join(filter(None, (row["model"], *changes))))
+        majority, metric = float(rows["majority"].iloc[0]), str(rows["metric"].iloc[0])
+        bound = None if np.isnan(majority) or metric != "accuracy" else majority
+        return frame_dots(rows, names, "score", x=metric.replace("_", " "), bound=bound)
 
-
-def _panels(run: Run) -> tuple[Panel, ...]:
-    """The cases of each finding against its bound, and what was trained."""
-    findings = run.tables["findings"].drop_duplicates(subset=["where", "finding"])
     cases = run.tables["cases"]
-    views = [
-        _view(place, row, cases.loc[(cases["where"] == row["where"]) & (cases["finding"] == row["finding"])])
-        for place, row in enumerate(findings.to_dict("records"))
-        if row["finding"] in set(cases["finding"])
-    ]
-    caption = (
-        f"A dot is the number of one case, the line through it its {CONFIDENCE} interval; the dashed line is the bound "
-        "that the finding is read against."
-    )
-    drawn = [Panel("Every finding, case by case", caption, tuple(views), choice="Finding")] if views else []
-    return (*drawn, *([_trained_panel(run.tables["trained"])] if "trained" in run.tables else ()))
+    claims = run.tables["findings"].drop_duplicates(subset=["where", "finding"])
+    views = []
+    for place, row in enumerate(records(claims), start=1):
+        own = cases.loc[(cases["where"] == row["where"]) & (cases["finding"] == row["finding"])]
+        if own.empty:
+            continue
+        figure = frame_dots(
+            own, own["case"].astype(str).tolist(), "value", x=f"value (claim: {row['rule']})", bound=float(row["bound"])
+        )
+        label = f"{row['where']}: {row['finding']}"
+        label = label if len(label) <= LABEL_LENGTH else f"{label[: LABEL_LENGTH - 1].rstrip()}…"
+        where, note = {"where": row["where"], "finding": row["finding"]}, f"{row['finding']} Verdict: {row['verdict']}."
+        views.append(View(f"claim {place}", label, figure, "cases", where, note=note))
+    caption = f"One dot per case with its {CONFIDENCE} interval; the dashed line is the bound of the claim."
+    yield Panel("Every claim, case by case", caption, tuple(views), choice="Claim")
+    if "trained" in run.tables:
+        yield Panel(
+            "Score of every fine-tuned model",
+            "The score on the test part, with all layers, with some dropped and with some frozen. The dashed line is "
+            f"the accuracy of the majority label; lines through dots are {CONFIDENCE} intervals of accuracies.",
+            views_by("task", run.tables["trained"], "trained", trained, prefix="task "),
+            choice="Task",
+        )
 
 
-def _trained_panel(table: pd.DataFrame) -> Panel:
-    """What each training of a task reached."""
-    return Panel(
-        "What did every training reach?",
-        "The score of each fine-tuned model on the test part of its task, with all layers, with some left out and with "
-        f"some frozen. The line through a dot is its {CONFIDENCE} interval, where the score is an accuracy; the dashed "
-        "line is what the most frequent label reaches.",
-        tuple(_trained_view(str(task), table.loc[table["task"] == task]) for task in table["task"].unique()),
-        choice="Task",
-    )
-
-
-def _trained_view(task: str, rows: pd.DataFrame) -> View:
-    names = [
-        ", ".join(filter(None, (row["model"], _layers(row["left_out"], "without"), _layers(row["frozen"], "frozen"))))
-        for row in rows.to_dict("records")
-    ]
-    majority, metric = float(rows["majority"].iloc[0]), str(rows["metric"].iloc[0])
-    bound = None if np.isnan(majority) or metric != "accuracy" else majority
-    score, low, high = (rows[column].tolist() for column in ("score", "low", "high"))
-    figure = interval_chart(names, score, low, high, x=metric.replace("_", " "), bound=bound)
-    return View(f"task {task}", task, figure, "trained", {"task": task})
-
-
-def _layers(layers: str, what: str) -> str:
-    return f"{what} {layers}" if layers else ""
-
-
-def _view(place: int, row: Mapping[Any, Any], cases: pd.DataFrame) -> View:
-    value, low, high = (cases[column].tolist() for column in ("value", "low", "high"))
-    return View(
-        key=f"finding {place + 1}",
-        label=f"{row['where']}: {row['finding']}",
-        figure=interval_chart(
-            cases["case"].tolist(), value, low, high, x=f"our number, expected {row['rule']}", bound=float(row["bound"])
-        ),
-        table="cases",
-        where={"where": row["where"], "finding": row["finding"]},
-        note=f"{row['finding']} {row['verdict'].capitalize()}.",
+def distillation_rows_section(run: Run) -> Section:
+    """Which way of distilling works best: means over students and languages, the best first."""
+    scores = run.tables["scores"]
+    findings, views = [], []
+    for score, own in scores.groupby("score", sort=False):
+        values = {str(row): rows["value"].tolist() for row, rows in own.groupby("row", sort=False)}
+        means = {row: math.fsum(numbers) / len(numbers) for row, numbers in values.items()}
+        means = dict(sorted(means.items(), key=lambda item: item[1], reverse=score not in LOWER_IS_BETTER))
+        order = ", ".join(f"{row} {value:.4g}" for row, value in means.items())
+        text = f"From best to worst of {count(len(means), 'distillation')}: {order}."
+        findings.append(Finding(str(score).capitalize(), text))
+        points = pd.DataFrame({"row": list(means), "mean": list(means.values())})
+        figure = interval_chart(list(means), list(means.values()), x=str(score))
+        views.append(View(str(score), str(score), figure, "scores", {"score": str(score)}, points=points))
+    caption = f"{ROW_TABLES['scores'].caption} One dot is a mean over students."
+    return Section(
+        title="What does each part of the distillation contribute?",
+        facts={"distillations": scores["row"].nunique(), "scores": ", ".join(scores["score"].astype(str).unique())},
+        findings=findings,
+        panels=[Panel("Distillations side by side", caption, tuple(views), choice="Score")],
     )

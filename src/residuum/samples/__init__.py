@@ -1,12 +1,10 @@
-"""What ships with the package to try everything on: parallel treebanks and tasks with known truth.
+"""Sample data and model: parallel treebanks and tasks with gold labels, and a small multilingual teacher.
 
-A small grammar draws meanings and says each in English, German, Turkish and Swahili, with a full analysis of every
-word. A small multilingual model that was pretrained with this package stands in for a teacher.
+A small grammar draws meanings and renders each in English, German, Turkish and Swahili, with a full analysis of every
+word. The teacher was pretrained with this package.
 """
 
-from residuum.samples.corpora import sample
-from residuum.samples.pretrained import teacher_folder
-from residuum.samples.tasks import LANGUAGES, TASKS
-from residuum.samples.texts import sample_text
+from residuum.samples.corpora import sample, sample_text, teacher_folder
+from residuum.samples.settings import LANGUAGES, TASKS
 
 __all__ = ["LANGUAGES", "TASKS", "sample", "sample_text", "teacher_folder"]

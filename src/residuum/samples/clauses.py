@@ -1,16 +1,15 @@
-"""Sampling clauses whose participants fit the predicate and each other."""
+"""Sample clauses whose participants fit the predicate and each other: alone, coordinated, or with a relative clause."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from residuum.samples import lexicon, participants
-from residuum.samples.adjuncts import with_adjuncts
-from residuum.samples.draws import Draw
-from residuum.samples.lexicon import Verb
-from residuum.samples.meanings import BE, BE_AT, Clause, Entity, Meaning, Tense
-from residuum.samples.participants import Freedom
-from residuum.samples.sources import Source
-from residuum.samples.vocabulary import Vocabulary
+from residuum.samples.lexicon import SplitVocabulary, Verb
+from residuum.samples.meanings import BE, BE_AT, Clause, Draw, Entity, Link, Meaning, MeaningSource, Tense
+from residuum.samples.participants import Freedom, times_of, with_adjuncts, with_place
 
 FRAMES = {"t": 0.42, "i": 0.16, "m": 0.1, "l": 0.05, "e": 0.04, "d": 0.08, BE: 0.1, BE_AT: 0.05}
 ANY = Freedom()
@@ -27,7 +26,7 @@ _UNFIT = {"clean": "clean", "wash": "clean", "build": "old", "sew": "old", "trea
 
 
 def sample_clause(
-    source: Source,
+    source: MeaningSource,
     *,
     frames: dict[str, float] = FRAMES,
     tense: Tense | None = None,
@@ -43,7 +42,7 @@ def sample_clause(
 
 
 def find_clause(
-    source: Source,
+    source: MeaningSource,
     frames: dict[str, float] = FRAMES,
     tense: Tense | None = None,
     negated: bool | None = None,
@@ -66,7 +65,7 @@ def find_clause(
 
 
 def _bare_clause(
-    source: Source,
+    source: MeaningSource,
     frame: str,
     tense: Tense | None,
     negated: bool,
@@ -100,7 +99,7 @@ def _tense(draw: Draw, aspect: str, asked: Tense | None) -> Tense | None:
     return draw.weighted(weights)  # type: ignore[return-value]
 
 
-def _objects(source: Source, verb: Verb, negated: bool, free: Freedom) -> tuple[Entity, ...]:
+def _objects(source: MeaningSource, verb: Verb, negated: bool, free: Freedom) -> tuple[Entity, ...]:
     """The object, now and then with another; a negated one may be indefinite (not a book: kein Buch)."""
     stative = verb.is_stative
     freedom = replace(free, indefinite=not stative, counted=free.counted and verb.frame == "t" and not stative)
@@ -112,12 +111,12 @@ def _objects(source: Source, verb: Verb, negated: bool, free: Freedom) -> tuple[
     return (first,)
 
 
-def _may_act(source: Source, subject: tuple[Entity, ...], verb: Verb) -> bool:
+def _may_act(source: MeaningSource, subject: tuple[Entity, ...], verb: Verb) -> bool:
     """Whether a subject that another verb has may be that of this verb."""
     return all(_is_among(source.words, entity, verb.subject) for entity in subject)
 
 
-def _is_among(words: Vocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
+def _is_among(words: SplitVocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
     if entity.kind == "noun":
         return entity.lexeme in words.nouns(tags)
     if entity.kind == "pronoun" or lexicon.names()[entity.lexeme].type == "PER":
@@ -125,7 +124,7 @@ def _is_among(words: Vocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
     return lexicon.names()[entity.lexeme].type in tags
 
 
-def _quality_clause(source: Source, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
+def _quality_clause(source: MeaningSource, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
     draw, words = source.draw, source.words
     quality = lexicon.adjectives()[draw.of(words.qualities)]
     chosen = _tense(draw, "passing" if "passing" in quality.traits else "lasting", tense)
@@ -136,7 +135,7 @@ def _quality_clause(source: Source, tense: Tense | None, negated: bool, free: Fr
     return Clause(BE, subject, quality=quality.key, very=very, tense=chosen, negated=negated)
 
 
-def _location_clause(source: Source, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
+def _location_clause(source: MeaningSource, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
     """Somebody or something is somewhere that it can be."""
     draw, words = source.draw, source.words
     where = {
@@ -186,3 +185,163 @@ def _leaves_open_which(predicate: str, entity: Entity) -> bool:
         return False
     visited = lexicon.verbs()[predicate].takes_people and entity.lexeme in lexicon.places()
     return visited or lexicon.nouns()[entity.lexeme].is_animate
+
+
+SHAPES = {"simple": 0.62, "relative": 0.14, "linked": 0.14, "shared": 0.1}
+_INNER_ATTEMPTS = 100
+
+
+def sample_meaning(source: MeaningSource) -> Meaning:
+    """A meaning of any shape."""
+    shape = source.draw.weighted(SHAPES)
+    if shape == "simple":
+        return Meaning((sample_clause(source),))
+    if shape == "relative":
+        return sample_relative(source)
+    return sample_linked(source) if shape == "linked" else sample_shared(source)
+
+
+def sample_relative(
+    source: MeaningSource,
+    *,
+    tense: Tense | None = None,
+    negated: bool | None = None,
+    inner_negated: bool | None = None,
+) -> Meaning:
+    """A clause whose subject or object has a relative clause."""
+    free = Freedom(pronoun=False, group=False)
+    while True:
+        clause = sample_clause(source, tense=tense, negated=negated, adjuncts=1, free=free)
+        for _ in range(_INNER_ATTEMPTS):
+            described = _with_relative(source, clause, inner_negated)
+            if described is not None and source.accepts(Meaning((described,))):
+                return Meaning((described,))
+
+
+def sample_linked(
+    source: MeaningSource,
+    *,
+    polarities: tuple[bool, bool] | None = None,
+    tenses: tuple[Tense, Tense] | None = None,
+) -> Meaning:
+    """Two clauses with subjects of their own: `and` if both affirm or both deny, else `but`."""
+    if polarities is None:
+        polarities = (source.draw.chance(0.3), source.draw.chance(0.3))
+    link: Link = "and" if polarities[0] == polarities[1] else "but"
+    while True:
+        first = sample_clause(source, tense=tenses and tenses[0], negated=polarities[0], adjuncts=1)
+        tense = tenses[1] if tenses else first.tense
+        second = find_clause(source, tense=tense, negated=polarities[1], adjuncts=1, fits=partial(_differ, first))
+        if second is not None:
+            return Meaning((first, replace(second, time="", time_first=False)), link)
+
+
+def _differ(first: Clause, second: Clause) -> bool:
+    """Whether two clauses have other subjects and tell different things."""
+    subjects = {entity.lexeme for entity in first.subject}
+    return not _is_same_verb(first, second) and subjects.isdisjoint(
+        entity.lexeme for entity in (*second.subject, *second.object)
+    )
+
+
+def _is_same_verb(first: Clause, second: Clause) -> bool:
+    """Whether two clauses have one verb in English, which says two things by `watched` and by `fell`."""
+    verbs = lexicon.verbs()
+    if first.predicate not in verbs or second.predicate not in verbs:
+        return first.predicate == second.predicate
+    return verbs[first.predicate].en.split()[0] == verbs[second.predicate].en.split()[0]
+
+
+def sample_shared(source: MeaningSource) -> Meaning:
+    """A motion and what is done then, with one subject."""
+    while True:
+        first = sample_clause(source, frames={"m": 0.7, "e": 0.3}, negated=False, adjuncts=1)
+        time = "" if first.time in times_of("habit") else first.time
+        first = replace(first, frequency="", manner="", means="", time=time, time_first=bool(time))
+        second = find_clause(
+            source,
+            frames={"t": 0.8, "i": 0.2},
+            tense=first.tense,
+            negated=False,
+            adjuncts=0,
+            subject=first.subject,
+            fits=_may_follow_motion,
+        )
+        if second is not None:
+            return Meaning((first, replace(second, subject=())), "and", shared_subject=True)
+
+
+def _may_follow_motion(clause: Clause) -> bool:
+    """Whether it is something to do where one has come to: no state, not waking up, nothing of another place."""
+    verb = lexicon.verbs()[clause.predicate]
+    at_place = any(entity.lexeme in lexicon.places() or _is_city(entity) for entity in clause.object)
+    return not (verb.is_stative or verb.key == "wake_up" or at_place or "sea" in verb.place)
+
+
+def _is_city(entity: Entity) -> bool:
+    return entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC"
+
+
+def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) -> Clause | None:
+    """The clause with a relative clause at its subject, or at its object if nothing else follows there."""
+    draw = source.draw
+    roles = ["subject"]
+    if clause.object and _may_end_in_relative(clause):
+        roles.append("object")
+    role = draw.of(roles)
+    (entity, *others) = clause.subject if role == "subject" else clause.object
+    if others or not _may_have_relative(entity):
+        return None
+    tense: Tense = "past" if clause.tense == "past" else "present"
+    inner = _inner_clause(source, entity, tense, draw.chance(0.15) if negated is None else negated)
+    if inner is None or _shares_lexeme(clause, inner):
+        return None
+    described = replace(entity, relative=inner, adjectives=entity.adjectives[:1])
+    if role == "object":
+        return replace(clause, object=(described,), time_first=True)
+    return replace(clause, subject=(described,))
+
+
+def _may_end_in_relative(clause: Clause) -> bool:
+    """An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it."""
+    verb = lexicon.verbs()[clause.predicate]
+    after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
+    return clause.tense != "future" and not clause.negated and "~" not in verb.de and not any(after)
+
+
+def _may_have_relative(entity: Entity) -> bool:
+    plain = entity.kind == "noun" and not entity.possessor
+    return plain and entity.determiner in ("the", "a")
+
+
+def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: bool) -> Clause | None:
+    """A clause with a gap for the entity; what happened is past, a state has the time of the main clause."""
+    draw, words = source.draw, source.words
+    gap = draw.of(("subject", "object"))
+    verb = lexicon.verbs()[draw.of(words.verbs[draw.of(tuple("ttmi" if gap == "subject" else "t"))])]
+    fillers = verb.subject if gap == "subject" else verb.object
+    if entity.lexeme not in words.nouns(fillers):
+        return None
+    free = Freedom(described=False, indefinite=False, counted=False, group=False)
+    clause = Clause(verb.key, tense=tense if verb.is_stative else "past", negated=negated, gap=gap)
+    if gap == "object":
+        if _has_preposition(verb):
+            return None
+        return replace(clause, subject=participants.subject(draw, words, verb.subject, free))
+    if verb.frame == "t":
+        free = replace(free, indefinite=not verb.is_stative and not negated)
+        return replace(clause, object=(participants.object_(draw, words, verb.object, free),))
+    if verb.frame == "m":
+        return replace(clause, ground=participants.place(draw, words, verb.place))
+    return with_place(source, clause) if verb.place else None
+
+
+def _has_preposition(verb: Verb) -> bool:
+    return ">" in verb.en or "@auf" in verb.de or "@na" in verb.sw
+
+
+def _shares_lexeme(clause: Clause, inner: Clause) -> bool:
+    outer = {entity.lexeme for entity in (*clause.subject, *clause.object)}
+    outer |= {entity.lexeme for entity in (clause.ground, clause.recipient, clause.place) if entity}
+    within = [*inner.subject, *inner.object, *(entity for entity in (inner.ground, inner.place) if entity)]
+    return any(entity.lexeme in outer for entity in within) or _is_same_verb(clause, inner)

@@ -1,11 +1,21 @@
-"""The sample sets as corpora."""
+"""The sample sets as corpora and as text files, and the sample teacher."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.samples.tasks import RENDERERS, Request, choices, labelled, pairs, sentences
-from residuum.samples.trees import Sentence
+from residuum.errors import ModelError, SettingError
+from residuum.samples.meanings import Meaning
+from residuum.samples.settings import SampleSettings, WriteSampleSettings
+from residuum.samples.tasks import RENDERERS, choices, labelled, pairs, sentences
+from residuum.samples.trees import SentenceTree, conllu
+from residuum.settings import command
+from residuum.storage.files import checksum, lone_file, whole_folder
 
 if TYPE_CHECKING:
     from residuum.corpus import Corpus
@@ -14,27 +24,19 @@ Span = tuple[int, int]
 WordLabels = list[list[str | None]]
 
 
-def sample(
-    task: str,
-    *,
-    language: str = "en",
-    size: int = 1000,
-    seed: int = 0,
-    split: str = "train",
-    disjoint_lexemes: bool = False,
-) -> "Corpus":
+@command(SampleSettings)
+def sample(settings: SampleSettings) -> Corpus:
     """A sample set of a task: treebank, ner, nli, copa, translation, polarity, tense or text.
 
     The same seed gives the same meanings in every language (en, de, tr, sw; a pair such as `tr-en` for translation),
-    and treebank, ner, translation and text have the same sentences. No meaning is in two splits; with
-    `disjoint_lexemes` each split has nouns, names, verbs, adjectives and adverbs of manner of its own. The
-    candidates of copa are its choices.
+    and treebank, ner, translation and text have the same sentences. No meaning occurs in two splits; with
+    `disjoint_lexemes` each split has its own nouns, names, verbs, adjectives and adverbs of manner. The candidates of
+    copa are its choices.
     """
-    request = Request(task, language, size, seed, split, disjoint_lexemes)
-    return _BUILDERS[task](request)
+    return _BUILDERS[settings.task](settings)
 
 
-def _treebank(request: Request) -> "Corpus":
+def _treebank(request: SampleSettings) -> Corpus:
     from residuum.corpus import Corpus, WrittenText
 
     rendered = _rendered(request)
@@ -52,7 +54,7 @@ def _treebank(request: Request) -> "Corpus":
     )
 
 
-def _ner(request: Request) -> "Corpus":
+def _ner(request: SampleSettings) -> Corpus:
     from residuum.corpus import Corpus, WrittenText
 
     rendered = _rendered(request)
@@ -70,7 +72,7 @@ def _ner(request: Request) -> "Corpus":
     )
 
 
-def _nli(request: Request) -> "Corpus":
+def _nli(request: SampleSettings) -> Corpus:
     render = RENDERERS[request.language]
     items = pairs(request)
     premises = [render(pair.premise).text() for pair in items]
@@ -78,7 +80,7 @@ def _nli(request: Request) -> "Corpus":
     return _of_texts(request, premises, hypotheses, label=[pair.label for pair in items])
 
 
-def _copa(request: Request) -> "Corpus":
+def _copa(request: SampleSettings) -> Corpus:
     render = RENDERERS[request.language]
     items = choices(request)
     corpus = _of_texts(
@@ -90,7 +92,7 @@ def _copa(request: Request) -> "Corpus":
     return replace(corpus, choices=[[render(choice).text() for choice in item.choices] for item in items])
 
 
-def _translation(request: Request) -> "Corpus":
+def _translation(request: SampleSettings) -> Corpus:
     first, second = (RENDERERS[language] for language in request.languages)
     meanings = sentences(request)
     return _of_texts(
@@ -100,18 +102,20 @@ def _translation(request: Request) -> "Corpus":
     )
 
 
-def _classes(request: Request) -> "Corpus":
+def _classes(request: SampleSettings) -> Corpus:
     render = RENDERERS[request.language]
     items = labelled(request)
     texts = [render(item.meaning).text() for item in items]
     return _of_texts(request, texts, label=[item.label for item in items])
 
 
-def _text(request: Request) -> "Corpus":
+def _text(request: SampleSettings) -> Corpus:
     return _of_texts(request, [sentence.text() for sentence in _rendered(request)])
 
 
-def _of_texts(request: Request, texts: list[str], pair_texts: list[str] | None = None, **labels: list[str]) -> "Corpus":
+def _of_texts(
+    request: SampleSettings, texts: list[str], pair_texts: list[str] | None = None, **labels: list[str]
+) -> Corpus:
     """The corpus of whole sentences, their words as white space divides them."""
     from residuum.corpus import Corpus, WrittenText
 
@@ -128,12 +132,12 @@ def _of_texts(request: Request, texts: list[str], pair_texts: list[str] | None =
     )
 
 
-def _rendered(request: Request) -> list[Sentence]:
+def _rendered(request: SampleSettings) -> list[SentenceTree]:
     render = RENDERERS[request.language]
     return [render(meaning) for meaning in sentences(request)]
 
 
-def _column_labels(rendered: list[Sentence]) -> dict[str, WordLabels]:
+def _column_labels(rendered: list[SentenceTree]) -> dict[str, WordLabels]:
     """The labels that a treebank's reader gives, by the columns of CoNLL-U."""
     return {
         "upos": [[row.upos for row in sentence.rows] for sentence in rendered],
@@ -144,7 +148,7 @@ def _column_labels(rendered: list[Sentence]) -> dict[str, WordLabels]:
     }
 
 
-def _feature_labels(rendered: list[Sentence]) -> dict[str, WordLabels]:
+def _feature_labels(rendered: list[SentenceTree]) -> dict[str, WordLabels]:
     """A label for each feature by its key; None where a word does not have it."""
     features = [[_features(row.feats) for row in sentence.rows] for sentence in rendered]
     keys = sorted({key for sentence in features for word in sentence for key in word})
@@ -155,7 +159,7 @@ def _features(feats: str) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in feats.split("|")) if feats != "_" else {}
 
 
-def _word_spans(sentence: Sentence) -> list[Span]:
+def _word_spans(sentence: SentenceTree) -> list[Span]:
     """Where each word stands; the words of a token share its span unless they spell it."""
     rows, spans, start, index = sentence.rows, [], 0, 0
     while index < len(rows):
@@ -191,7 +195,7 @@ def _located_words(words: list[str], text: str) -> list[Span]:
     return spans
 
 
-_BUILDERS: dict[str, Callable[[Request], "Corpus"]] = {
+_BUILDERS: dict[str, Callable[[SampleSettings], Corpus]] = {
     "treebank": _treebank,
     "ner": _ner,
     "nli": _nli,
@@ -201,3 +205,131 @@ _BUILDERS: dict[str, Callable[[Request], "Corpus"]] = {
     "tense": _classes,
     "text": _text,
 }
+
+
+@command(SampleSettings)
+def sample_text(settings: SampleSettings) -> str:
+    """A sample set as the content of a file.
+
+    treebank: CoNLL-U; ner: one word and its tag per line; nli, polarity, tense: TSV with a header; copa: one JSON
+    record per line; translation: two sentences per line with a tab between them; text: one sentence per line.
+    """
+    return _WRITERS[settings.task](settings)
+
+
+@command(WriteSampleSettings)
+def write_sample(settings: WriteSampleSettings) -> Path | Iterator[str]:
+    """Write a sample set to a file, or copy the sample teacher to a folder; without a place, the lines to print."""
+    if settings.task == "teacher":
+        return iter([str(teacher_folder())]) if settings.out is None else _copied_teacher(settings.out)
+    text = sample_text(**settings.options(SampleSettings))
+    if settings.out is None:
+        return iter(text.removesuffix("\n").split("\n"))
+    with lone_file(settings.out) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+    return settings.out
+
+
+def _copied_teacher(out: Path) -> Path:
+    """The sample teacher in a folder that does not exist yet, or holds the same copy."""
+
+    def content(folder: Path) -> dict[str, str]:
+        return {file.name: checksum(file) for file in folder.iterdir() if file.is_file()}
+
+    if not out.exists():
+        with whole_folder(out) as temporary:
+            shutil.copytree(teacher_folder(), temporary, dirs_exist_ok=True)
+    elif not out.is_dir() or content(out) != content(teacher_folder()):
+        raise SettingError(f"{out} exists; choose another folder for the copy of the teacher.")
+    return out
+
+
+def _treebank_text(request: SampleSettings) -> str:
+    render = RENDERERS[request.language]
+    meanings = sentences(request)
+    return "".join(
+        conllu(render(meaning), sent_id, meaning) for sent_id, meaning in zip(request.ids(), meanings, strict=True)
+    )
+
+
+def _ner_text(request: SampleSettings) -> str:
+    render = RENDERERS[request.language]
+    blocks = (
+        "".join(f"{token.form}\t{token.entity}\n" for token in render(meaning).tokens())
+        for meaning in sentences(request)
+    )
+    return "\n".join(blocks)
+
+
+def _nli_text(request: SampleSettings) -> str:
+    say = _sayer(request.language)
+    rows = ([say(pair.premise), say(pair.hypothesis), pair.label] for pair in pairs(request))
+    return _table(["premise", "hypothesis", "label"], *rows)
+
+
+def _copa_text(request: SampleSettings) -> str:
+    say = _sayer(request.language)
+    records = (
+        {
+            "premise": say(choice.premise),
+            "choice1": say(choice.choices[0]),
+            "choice2": say(choice.choices[1]),
+            "question": choice.question,
+            "label": choice.label,
+        }
+        for choice in choices(request)
+    )
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def _translation_text(request: SampleSettings) -> str:
+    say_first, say_second = map(_sayer, request.languages)
+    return _table(*([say_first(meaning), say_second(meaning)] for meaning in sentences(request)))
+
+
+def _classes_text(request: SampleSettings) -> str:
+    say = _sayer(request.language)
+    rows = ([say(item.meaning), item.label] for item in labelled(request))
+    return _table(["sentence", "label"], *rows)
+
+
+def _lines(request: SampleSettings) -> str:
+    say = _sayer(request.language)
+    return "".join(say(meaning) + "\n" for meaning in sentences(request))
+
+
+def _sayer(language: str) -> Callable[[Meaning], str]:
+    render = RENDERERS[language]
+    return lambda meaning: render(meaning).text()
+
+
+def _table(*rows: list[str]) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+_WRITERS: dict[str, Callable[[SampleSettings], str]] = {
+    "treebank": _treebank_text,
+    "ner": _ner_text,
+    "nli": _nli_text,
+    "copa": _copa_text,
+    "translation": _translation_text,
+    "polarity": _classes_text,
+    "tense": _classes_text,
+    "text": _lines,
+}
+
+
+_FOLDER = Path(__file__).with_name("teacher")
+
+
+def teacher_folder() -> Path:
+    """The folder of the sample teacher (XLM-R architecture; en, de, tr, sw), for `load_model` or `from_pretrained`.
+
+    Its card, README.md, says what it was trained on, how to make it again, and what it scores.
+    """
+    if not (_FOLDER / "model.safetensors").exists():
+        raise ModelError(
+            f"{_FOLDER} holds no model.safetensors; the sample teacher is missing from this installation. Install the "
+            "package again, or make the teacher with recipes/sample-teacher.yaml."
+        )
+    return _FOLDER

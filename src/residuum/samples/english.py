@@ -1,9 +1,17 @@
-"""Meanings in English."""
+"""Meanings in English, and English forms.
 
-from residuum.samples import adverbials, lexicon
-from residuum.samples.english_forms import indefinite_article, noun_form, verb_forms
+Cells: a noun is `book`, `man/men`, or `water/` if it has no plural; a verb is its base and past, then an -ing form
+that the rules miss, `+up` for a particle and `>for` for the preposition of its object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
 
 _PRONOUNS = {
     "i": ("I", "me", "Number=Sing|Person=1|PronType=Prs"),
@@ -15,7 +23,7 @@ _BE_PAST = {"1Sing": "was", "3Sing": "was", "1Plur": "were", "3Plur": "were"}
 _BE_PRESENT = {"1Sing": "am", "3Sing": "is", "1Plur": "are", "3Plur": "are"}
 
 
-def english(meaning: Meaning) -> Sentence:
+def english(meaning: Meaning) -> SentenceTree:
     """A meaning as an English sentence."""
     first, *others = meaning.clauses
     main = _clause(first, _agreement(first.subject))
@@ -34,13 +42,13 @@ def _clause(clause: Clause, agreement: str, *, follows: Clause | None = None) ->
     """A clause; one that `follows` another has its subject, and its auxiliary too."""
     core = _predicate(clause, agreement, shared_auxiliary=follows is not None)
     subject = None if follows else _subject(clause, core.head)
-    time = adverbials.time(clause.time, "en", core.head)
+    time = trees.time(clause.time, "en", core.head)
     first, last = (time, None) if clause.time_first else (None, time)
     words = joined(first, subject, core, *_adjuncts(clause, core.head), last)
     return Phrase(words, core.head)
 
 
-def _subject(clause: Clause, head: Word) -> Phrase | Word | None:
+def _subject(clause: Clause, head: TreeWord) -> Phrase | TreeWord | None:
     if clause.gap == "subject":
         return None
     return _group(clause.subject).under(head, "nsubj")
@@ -53,24 +61,24 @@ def _predicate(clause: Clause, agreement: str, *, shared_auxiliary: bool) -> Phr
     verb = lexicon.verbs()[clause.predicate]
     forms = verb_forms(clause.predicate)
     auxiliaries, head = _verb_group(clause, agreement, shared_auxiliary)
-    frequency = adverbials.adverb(clause.frequency, "en", head)
-    particle = Word(forms.particle, forms.particle, "ADP").under(head, "compound:prt") if forms.particle else None
+    frequency = trees.adverb(clause.frequency, "en", head)
+    particle = TreeWord(forms.particle, forms.particle, "ADP").under(head, "compound:prt") if forms.particle else None
     object_ = _object(clause, head, forms.preposition)
     ground = _ground(clause, verb.frame, head)
     recipient = clause.recipient and _prepositional("to", _entity(clause.recipient, "obj"), head)
     return Phrase(joined(auxiliaries, frequency, head, particle, object_, ground, recipient), head)
 
 
-def _verb_group(clause: Clause, agreement: str, shared_auxiliary: bool) -> tuple[list[Word], Word]:
+def _verb_group(clause: Clause, agreement: str, shared_auxiliary: bool) -> tuple[list[TreeWord], TreeWord]:
     """The auxiliaries with `not`, and the verb: will read, did not read, is reading, reads."""
     forms = verb_forms(clause.predicate)
     progressive = is_progressive(clause)
-    head = Word(forms.base, forms.base, "VERB", "VerbForm=Inf")
+    head = TreeWord(forms.base, forms.base, "VERB", "VerbForm=Inf")
     auxiliary = None
     if clause.tense == "future":
-        auxiliary = Word("will", "will", "AUX", "VerbForm=Fin")
+        auxiliary = TreeWord("will", "will", "AUX", "VerbForm=Fin")
     elif progressive:
-        auxiliary = Word(_BE_PRESENT[agreement], "be", "AUX", _finite(agreement, "Pres"))
+        auxiliary = TreeWord(_BE_PRESENT[agreement], "be", "AUX", _finite(agreement, "Pres"))
         head.form, head.feats = forms.participle, "Tense=Pres|VerbForm=Part"
     elif clause.negated:
         auxiliary = _do(clause, agreement)
@@ -88,10 +96,10 @@ def is_progressive(clause: Clause) -> bool:
     return clause.tense == "present" and not habit and not lexicon.verbs()[clause.predicate].is_stative
 
 
-def _do(clause: Clause, agreement: str) -> Word:
+def _do(clause: Clause, agreement: str) -> TreeWord:
     if clause.tense == "past":
-        return Word("did", "do", "AUX", _finite(agreement, "Past"))
-    return Word("does" if agreement == "3Sing" else "do", "do", "AUX", _finite(agreement, "Pres"))
+        return TreeWord("did", "do", "AUX", _finite(agreement, "Past"))
+    return TreeWord("does" if agreement == "3Sing" else "do", "do", "AUX", _finite(agreement, "Pres"))
 
 
 def _simple(clause: Clause, agreement: str) -> tuple[str, str]:
@@ -106,17 +114,17 @@ def _finite(agreement: str, tense: str) -> str:
     return f"Mood=Ind|Number={number}|Person={person}|Tense={tense}|VerbForm=Fin"
 
 
-def _negation(clause: Clause, head: Word) -> list[Word]:
-    return [Word("not", "not", "PART", "Polarity=Neg").under(head, "advmod")] if clause.negated else []
+def _negation(clause: Clause, head: TreeWord) -> list[TreeWord]:
+    return [TreeWord("not", "not", "PART", "Polarity=Neg").under(head, "advmod")] if clause.negated else []
 
 
 def _copular(clause: Clause, agreement: str) -> Phrase:
     """Be with an adjective or a place, which is the head."""
     if clause.predicate == BE:
         form = lexicon.adjectives()[clause.quality].en
-        complement = Phrase([adjective := Word(form, form, "ADJ", "Degree=Pos")], adjective)
+        complement = Phrase([adjective := TreeWord(form, form, "ADJ", "Degree=Pos")], adjective)
         if clause.very:
-            complement.words.insert(0, Word("very", "very", "ADV").under(adjective, "advmod"))
+            complement.words.insert(0, TreeWord("very", "very", "ADV").under(adjective, "advmod"))
     else:
         assert clause.ground is not None
         complement = _located(clause.ground)
@@ -124,25 +132,25 @@ def _copular(clause: Clause, agreement: str) -> Phrase:
     return Phrase(joined(_be(clause, agreement, head), complement), head)
 
 
-def _be(clause: Clause, agreement: str, head: Word) -> list[Word]:
+def _be(clause: Clause, agreement: str, head: TreeWord) -> list[TreeWord]:
     negation = _negation(clause, head)
     if clause.tense == "future":
-        will = Word("will", "will", "AUX", "VerbForm=Fin").under(head, "aux")
-        return [will, *negation, Word("be", "be", "AUX", "VerbForm=Inf").under(head, "cop")]
+        will = TreeWord("will", "will", "AUX", "VerbForm=Fin").under(head, "aux")
+        return [will, *negation, TreeWord("be", "be", "AUX", "VerbForm=Inf").under(head, "cop")]
     past = clause.tense == "past"
     form = (_BE_PAST if past else _BE_PRESENT)[agreement]
-    cop = Word(form, "be", "AUX", _finite(agreement, "Past" if past else "Pres")).under(head, "cop")
+    cop = TreeWord(form, "be", "AUX", _finite(agreement, "Past" if past else "Pres")).under(head, "cop")
     return [cop, *negation]
 
 
-def _object(clause: Clause, head: Word, preposition: str) -> Phrase | None:
+def _object(clause: Clause, head: TreeWord, preposition: str) -> Phrase | None:
     if not clause.object:
         return None
     phrase = _group(clause.object, "obj")
     return _prepositional(preposition, phrase, head) if preposition else phrase.under(head, "obj")
 
 
-def _ground(clause: Clause, frame: str, head: Word) -> Phrase | None:
+def _ground(clause: Clause, frame: str, head: TreeWord) -> Phrase | None:
     if clause.ground is None:
         return None
     if frame == "e":
@@ -150,7 +158,7 @@ def _ground(clause: Clause, frame: str, head: Word) -> Phrase | None:
     return _prepositional("to", _entity(clause.ground), head) if frame == "m" else _located(clause.ground, head)
 
 
-def _located(place: Entity, head: Word | None = None) -> Phrase:
+def _located(place: Entity, head: TreeWord | None = None) -> Phrase:
     """A place where something is: at the market, in Berlin."""
     if place.kind == "name":
         preposition = "at" if lexicon.names()[place.lexeme].type == "ORG" else "in"
@@ -159,26 +167,26 @@ def _located(place: Entity, head: Word | None = None) -> Phrase:
     return _prepositional(preposition, _entity(place), head)
 
 
-def _prepositional(preposition: str, phrase: Phrase, head: Word | None) -> Phrase:
-    case = Word(preposition, preposition, "ADP").under(phrase.head, "case")
+def _prepositional(preposition: str, phrase: Phrase, head: TreeWord | None) -> Phrase:
+    case = TreeWord(preposition, preposition, "ADP").under(phrase.head, "case")
     result = Phrase([case, *phrase.words], phrase.head)
     return result.under(head, "obl") if head else result
 
 
-def _adjuncts(clause: Clause, head: Word) -> list[Phrase | None]:
+def _adjuncts(clause: Clause, head: TreeWord) -> list[Phrase | None]:
     """For whom, how, where, with whom and by what means: in this order."""
     means = clause.means and _prepositional("by", _bare(clause.means), head)
     return [
         clause.beneficiary and _prepositional("for", _entity(clause.beneficiary, "obj"), head),
-        adverbials.adverb(clause.manner, "en", head),
+        trees.adverb(clause.manner, "en", head),
         clause.place and _located(clause.place, head),
         clause.companion and _prepositional("with", _entity(clause.companion, "obj"), head),
         means or None,
     ]
 
 
-def _linker(link: str, head: Word) -> Word:
-    return Word(link, link, "CCONJ").under(head, "cc")
+def _linker(link: str, head: TreeWord) -> TreeWord:
+    return TreeWord(link, link, "CCONJ").under(head, "cc")
 
 
 def _agreement(subject: tuple[Entity, ...]) -> str:
@@ -203,7 +211,7 @@ def _entity(entity: Entity, role: str = "nsubj") -> Phrase:
     if entity.kind == "pronoun":
         subject_form, object_form, feats = _PRONOUNS[entity.lexeme]
         case, form = ("Nom", subject_form) if role == "nsubj" else ("Acc", object_form)
-        word = Word(form, subject_form, "PRON", f"Case={case}|{feats}")
+        word = TreeWord(form, subject_form, "PRON", f"Case={case}|{feats}")
         return Phrase([word], word)
     return _name(entity) if entity.kind == "name" else _noun_phrase(entity)
 
@@ -212,7 +220,7 @@ def _name(entity: Entity) -> Phrase:
     """A name; that of a company is a compound, whose last word is the head."""
     name = lexicon.names()[entity.lexeme]
     forms = name.en.split() + ([lexicon.names()[entity.surname].en] if entity.surname else [])
-    words = [Word(form, form, "PROPN", "Number=Sing", entity=f"I-{name.type}") for form in forms]
+    words = [TreeWord(form, form, "PROPN", "Number=Sing", entity=f"I-{name.type}") for form in forms]
     words[0].entity = f"B-{name.type}"
     head, *others = reversed(words) if name.type == "ORG" else words
     for word in others:
@@ -222,16 +230,16 @@ def _name(entity: Entity) -> Phrase:
 
 def _bare(key: str) -> Phrase:
     form = noun_form(key, "sg")
-    word = Word(form, form, "NOUN", "Number=Sing")
+    word = TreeWord(form, form, "NOUN", "Number=Sing")
     return Phrase([word], word)
 
 
 def _noun_phrase(entity: Entity) -> Phrase:
     lemma = noun_form(entity.lexeme, "sg")
     form = noun_form(entity.lexeme, entity.number)
-    head = Word(form, lemma, "NOUN", f"Number={_NUMBER[entity.number]}")
+    head = TreeWord(form, lemma, "NOUN", f"Number={_NUMBER[entity.number]}")
     adjectives = [lexicon.adjectives()[key].en for key in entity.adjectives]
-    modifiers = [Word(form, form, "ADJ", "Degree=Pos").under(head, "amod") for form in adjectives]
+    modifiers = [TreeWord(form, form, "ADJ", "Degree=Pos").under(head, "amod") for form in adjectives]
     if entity.possessor:
         determiners = _possessor(entity.possessor, head)
     else:
@@ -240,37 +248,37 @@ def _noun_phrase(entity: Entity) -> Phrase:
     return Phrase(joined(determiners, modifiers, head, relative), head)
 
 
-def _possessor(possessor: Entity, head: Word) -> list[Word]:
+def _possessor(possessor: Entity, head: TreeWord) -> list[TreeWord]:
     phrase = _entity(possessor).under(head, "nmod:poss")
-    return [*phrase.words, Word("'s", "'s", "PART", glued=True).under(phrase.head, "case")]
+    return [*phrase.words, TreeWord("'s", "'s", "PART", glued=True).under(phrase.head, "case")]
 
 
-def _determiners(entity: Entity, head: Word, next_word: str) -> list[Word]:
+def _determiners(entity: Entity, head: TreeWord, next_word: str) -> list[TreeWord]:
     """The words before the adjectives: the article, `this`, a number or a quantity."""
-    the = Word("the", "the", "DET", "Definite=Def|PronType=Art").under(head, "det")
+    the = TreeWord("the", "the", "DET", "Definite=Def|PronType=Art").under(head, "det")
     determiner = entity.determiner
     if determiner in NUMERALS:
-        return [Word(determiner, determiner, "NUM", "NumForm=Word|NumType=Card").under(head, "nummod")]
+        return [TreeWord(determiner, determiner, "NUM", "NumForm=Word|NumType=Card").under(head, "nummod")]
     match determiner:
         case "the":
             return [the]
         case "a":
             article = indefinite_article(next_word)
-            return [Word(article, "a", "DET", "Definite=Ind|PronType=Art").under(head, "det")]
+            return [TreeWord(article, "a", "DET", "Definite=Ind|PronType=Art").under(head, "det")]
         case "this":
             form = "this" if entity.number == "sg" else "these"
             feats = f"Number={_NUMBER[entity.number]}|PronType=Dem"
-            return [Word(form, "this", "DET", feats).under(head, "det")]
+            return [TreeWord(form, "this", "DET", feats).under(head, "det")]
         case "many":
-            return [Word("many", "many", "ADJ", "Degree=Pos").under(head, "amod")]
+            return [TreeWord("many", "many", "ADJ", "Degree=Pos").under(head, "amod")]
         case "all":
-            return [Word("all", "all", "DET", "PronType=Tot").under(head, "det:predet"), the]
+            return [TreeWord("all", "all", "DET", "PronType=Tot").under(head, "det:predet"), the]
         case "every":
-            return [Word("every", "every", "DET", "PronType=Tot").under(head, "det")]
+            return [TreeWord("every", "every", "DET", "PronType=Tot").under(head, "det")]
     return []
 
 
-def _relative(entity: Entity, head: Word) -> list[Word]:
+def _relative(entity: Entity, head: TreeWord) -> list[TreeWord]:
     """Who for persons that act, that for all else."""
     clause = entity.relative
     assert clause is not None
@@ -279,5 +287,71 @@ def _relative(entity: Entity, head: Word) -> list[Word]:
     phrase.under(head, "acl:relcl")
     human = lexicon.nouns()[entity.lexeme].is_human
     form = "who" if human and by_subject else "that"
-    pronoun = Word(form, form, "PRON", "PronType=Rel").under(phrase.head, "nsubj" if by_subject else "obj")
+    pronoun = TreeWord(form, form, "PRON", "PronType=Rel").under(phrase.head, "nsubj" if by_subject else "obj")
     return [pronoun, *phrase.words]
+
+
+_SIBILANTS = ("s", "x", "z", "ch", "sh")
+_VOWELS = "aeiou"
+_SPOKEN_VOWEL_FIRST = ("honest",)
+
+
+@dataclass(frozen=True)
+class EnglishVerbForms:
+    """The forms of a verb, with its particle and the preposition of its object."""
+
+    base: str
+    third: str
+    past: str
+    participle: str
+    particle: str
+    preposition: str
+
+
+@cache
+def noun_form(key: str, number: str) -> str:
+    """A noun in the singular or plural."""
+    singular, slash, plural = lexicon.nouns()[key].en.partition("/")
+    if number == "sg":
+        return singular
+    assert plural or not slash, f"{key} has no plural"
+    return plural or with_s(singular)
+
+
+@cache
+def verb_forms(key: str) -> EnglishVerbForms:
+    """All forms of a verb."""
+    base, past, *rest = lexicon.verbs()[key].en.split()
+    participles = [cell for cell in rest if cell[0] not in "+>"]
+    marked = {cell[0]: cell[1:] for cell in rest if cell[0] in "+>"}
+    participle = participles[0] if participles else with_ing(base)
+    return EnglishVerbForms(base, with_s(base), past, participle, marked.get("+", ""), marked.get(">", ""))
+
+
+def with_s(word: str) -> str:
+    """The regular plural of a noun, or third person of a verb."""
+    if word.endswith("y") and word[-2] not in _VOWELS:
+        return word[:-1] + "ies"
+    if word.endswith(_SIBILANTS) or word in ("go", "do"):
+        return word + "es"
+    return word + "s"
+
+
+def with_ing(base: str) -> str:
+    """The -ing form: `write`, writing; `cut`, cutting; `see`, seeing."""
+    if base.endswith("e") and not base.endswith("ee"):
+        return base[:-1] + "ing"
+    return base + (base[-1] if _doubles(base) else "") + "ing"
+
+
+def indefinite_article(next_word: str) -> str:
+    """`an` before the sound of a vowel, else `a`."""
+    return "an" if next_word[0] in _VOWELS or next_word in _SPOKEN_VOWEL_FIRST else "a"
+
+
+def _doubles(base: str) -> bool:
+    """Whether the last consonant is written twice: in one syllable with one vowel, and where the stress is last."""
+    if base in ("begin", "forget"):
+        return True
+    ends_short = len(base) > 2 and base[-1] not in _VOWELS + "wxy" and base[-2] in _VOWELS
+    return ends_short and base[-3] not in _VOWELS and sum(letter in _VOWELS for letter in base) == 1

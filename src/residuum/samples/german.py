@@ -1,22 +1,19 @@
-"""Meanings in German: the verb second, the rest in the middle field, other verb parts at the end."""
+"""Meanings in German: verb second, other verb parts at the end; and German forms.
 
-from residuum.samples import adverbials, lexicon
-from residuum.samples.german_forms import (
-    CONTRACTIONS,
-    DEFINITE,
-    GENDERS,
-    MIXED,
-    MIXED_DETERMINER,
-    RELATIVE,
-    STRONG,
-    STRONG_DETERMINER,
-    WEAK,
-    adjective_form,
-    noun_forms,
-    verb_forms,
-)
+Cells: a noun is its form, gender, plural and genitive (`Buch n Bücher Buches`; `m!` is weak, plural `-` is none); a
+verb is its infinitive with `~` after a separable prefix, the third person of present and past, then the case it governs
+unless accusative (`@dat`, or a preposition: `@auf`); an adjective is its form and the stem that endings go to, if
+another. Names with gender f that are places take the article (die Türkei).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
 
 _LINKS = {"and": "und", "but": "aber"}
 _NUMERALS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
@@ -34,7 +31,7 @@ _SEIN = {
 _WERDEN = {"1Sing": "werde", "3Sing": "wird", "Plur": "werden"}
 
 
-def german(meaning: Meaning) -> Sentence:
+def german(meaning: Meaning) -> SentenceTree:
     """A meaning as a German sentence."""
     first, *others = meaning.clauses
     main = _main_clause(first, first.subject)
@@ -44,14 +41,14 @@ def german(meaning: Meaning) -> Sentence:
         second = _follower(clause, first.subject) if shared else _main_clause(clause, clause.subject)
         second.under(main.head, "conj")
         comma = punctuation(",", second.head) if meaning.link == "but" else None
-        link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
+        link = TreeWord(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
         words = joined(words, comma, link, second)
     words.append(punctuation(".", main.head))
     words = _without_double_commas(words)
     return finished(words, (words[0].fused or words[0].form)[0].upper())
 
 
-def _without_double_commas(words: list[Word]) -> list[Word]:
+def _without_double_commas(words: list[TreeWord]) -> list[TreeWord]:
     """A comma that closes a relative clause is not written before another mark."""
     pairs = zip(words, [*words[1:], None], strict=True)
     return [word for word, after in pairs if not (word.form == "," and after and after.upos == "PUNCT")]
@@ -64,7 +61,7 @@ def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     """
     finite, rest, head = _verb_parts(clause, _agreement(subject))
     subject_phrase = _group(subject, "Nom").under(head, "nsubj")
-    time = adverbials.time(clause.time, "de", head)
+    time = trees.time(clause.time, "de", head)
     if clause.time_first and time:
         middle = joined(*_middle_field(clause, head, None))
         runs_on = subject_phrase.words[-1].upos in ("NOUN", "PROPN") and middle and middle[0].upos == "PROPN"
@@ -76,16 +73,16 @@ def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
 def _follower(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     """A second predicate of the same subject, under the same auxiliary if there is one."""
     finite, rest, head = _verb_parts(clause, _agreement(subject))
-    middle = joined(*_middle_field(clause, head, adverbials.time(clause.time, "de", head)))
+    middle = joined(*_middle_field(clause, head, trees.time(clause.time, "de", head)))
     return Phrase(joined(None if clause.tense == "future" else finite, middle, rest), head)
 
 
-def _relative_clause(entity: Entity, clause: Clause, pronoun: Word) -> Phrase:
+def _relative_clause(entity: Entity, clause: Clause, pronoun: TreeWord) -> Phrase:
     """A relative clause, its verbs at the end; `pronoun` stands for the gap."""
     by_subject = clause.gap == "subject"
     subject = (entity,) if by_subject else clause.subject
     finite, rest, head = _verb_parts(clause, _agreement(subject), verb_last=True)
-    time = adverbials.time(clause.time, "de", head)
+    time = trees.time(clause.time, "de", head)
     middle = joined(*_middle_field(clause, head, time))
     if by_subject:
         return Phrase(joined(pronoun.under(head, "nsubj"), middle, rest, finite), head)
@@ -94,29 +91,31 @@ def _relative_clause(entity: Entity, clause: Clause, pronoun: Word) -> Phrase:
     return Phrase(joined(pronoun, subject_phrase, middle, rest, finite), head)
 
 
-def _verb_parts(clause: Clause, agreement: str, verb_last: bool = False) -> tuple[list[Word], list[Word], Word]:
+def _verb_parts(
+    clause: Clause, agreement: str, verb_last: bool = False
+) -> tuple[list[TreeWord], list[TreeWord], TreeWord]:
     """The finite verb, what ends the clause, and the head of the clause, which is in one of them."""
     if clause.predicate in (BE, BE_AT):
         return _copula_parts(clause, agreement)
     forms = verb_forms(clause.predicate)
     if clause.tense == "future":
-        head = Word(forms.lemma, forms.lemma, "VERB", "VerbForm=Inf")
+        head = TreeWord(forms.lemma, forms.lemma, "VERB", "VerbForm=Inf")
         return [_finite(_WERDEN, agreement, "werden", "Pres").under(head, "aux")], [head], head
     tense, table = ("Past", forms.past) if clause.tense == "past" else ("Pres", forms.present)
     head = _finite(table, agreement, forms.lemma, tense, upos="VERB")
     if forms.prefix and verb_last:
         head.form = forms.prefix + head.form
     elif forms.prefix:
-        return [head], [Word(forms.prefix, forms.prefix, "ADP").under(head, "compound:prt")], head
+        return [head], [TreeWord(forms.prefix, forms.prefix, "ADP").under(head, "compound:prt")], head
     return [head], [], head
 
 
-def _copula_parts(clause: Clause, agreement: str) -> tuple[list[Word], list[Word], Word]:
+def _copula_parts(clause: Clause, agreement: str) -> tuple[list[TreeWord], list[TreeWord], TreeWord]:
     """Sein; the adjective or the place, which is the head, ends the clause."""
     if clause.predicate == BE:
         form = lexicon.adjectives()[clause.quality].de.split()[0]
-        head = Word(form, form, "ADJ", "Degree=Pos")
-        very = Word("sehr", "sehr", "ADV").under(head, "advmod") if clause.very else None
+        head = TreeWord(form, form, "ADJ", "Degree=Pos")
+        very = TreeWord("sehr", "sehr", "ADV").under(head, "advmod") if clause.very else None
         complement = joined(very, head)
     else:
         assert clause.ground is not None
@@ -126,19 +125,19 @@ def _copula_parts(clause: Clause, agreement: str) -> tuple[list[Word], list[Word
         complement = [_nicht(head), *complement]
     if clause.tense == "future":
         finite = _finite(_WERDEN, agreement, "werden", "Pres").under(head, "aux")
-        return [finite], [*complement, Word("sein", "sein", "AUX", "VerbForm=Inf").under(head, "cop")], head
+        return [finite], [*complement, TreeWord("sein", "sein", "AUX", "VerbForm=Inf").under(head, "cop")], head
     tense = "Past" if clause.tense == "past" else "Pres"
     return [_finite(_SEIN[clause.tense], agreement, "sein", tense).under(head, "cop")], complement, head
 
 
-def _finite(table: dict[str, str], agreement: str, lemma: str, tense: str, upos: str = "AUX") -> Word:
+def _finite(table: dict[str, str], agreement: str, lemma: str, tense: str, upos: str = "AUX") -> TreeWord:
     person, number = agreement[0], agreement[1:]
     form = table[agreement if number == "Sing" else "Plur"]
     feats = f"Mood=Ind|Number={number}|Person={person}|Tense={tense}|VerbForm=Fin"
-    return Word(form, lemma, upos, feats)
+    return TreeWord(form, lemma, upos, feats)
 
 
-def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phrase | Word | None]:
+def _middle_field(clause: Clause, head: TreeWord, time: Phrase | None) -> list[Phrase | TreeWord | None]:
     """Pronouns first, then time, recipient and object; what nicht stands before: manner, means, place.
 
     Manner is said before an indefinite object: sie kochte schnell eine Suppe.
@@ -149,13 +148,13 @@ def _middle_field(clause: Clause, head: Word, time: Phrase | None) -> list[Phras
     is_pronoun = bool(clause.object) and clause.object[0].kind == "pronoun"
     recipient = clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl:arg")
     negation = _nicht(head) if clause.negated and not _says_kein(clause) else None
-    manner = adverbials.adverb(clause.manner, "de", head)
+    manner = trees.adverb(clause.manner, "de", head)
     indefinite = bool(clause.object) and _is_indefinite(clause.object[0])
     means = clause.means and _prepositional("mit", _entity(Entity(clause.means), "Dat")).under(head, "obl")
     return [
         object_ if is_pronoun else None,
         time,
-        adverbials.adverb(clause.frequency, "de", head),
+        trees.adverb(clause.frequency, "de", head),
         recipient,
         manner if indefinite else None,
         None if is_pronoun else object_,
@@ -173,7 +172,7 @@ def _is_indefinite(entity: Entity) -> bool:
     return entity.kind == "noun" and entity.determiner in _INDEFINITE
 
 
-def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
+def _object(clause: Clause, head: TreeWord) -> tuple[Phrase | None, Phrase | None]:
     """What stands as an object before nicht, and what is governed by a preposition and stands after it."""
     none = _says_kein(clause)
     verb = lexicon.verbs()[clause.predicate]
@@ -206,11 +205,11 @@ def _says_kein(clause: Clause) -> bool:
     return entity.kind == "noun" and entity.determiner in ("a", "bare")
 
 
-def _nicht(head: Word) -> Word:
-    return Word("nicht", "nicht", "PART", "Polarity=Neg").under(head, "advmod")
+def _nicht(head: TreeWord) -> TreeWord:
+    return TreeWord("nicht", "nicht", "PART", "Polarity=Neg").under(head, "advmod")
 
 
-def _with(entity: Entity | None, preposition: str, case: str, head: Word) -> Phrase | None:
+def _with(entity: Entity | None, preposition: str, case: str, head: TreeWord) -> Phrase | None:
     return entity and _prepositional(preposition, _entity(entity, case)).under(head, "obl")
 
 
@@ -226,7 +225,7 @@ def _group(members: tuple[Entity, ...], case: str, negative: bool = False) -> Ph
     first, *others = (_entity(member, case, negative) for member in members)
     for other in others:
         other.under(first.head, "conj")
-        link = Word("und", "und", "CCONJ").under(other.head, "cc")
+        link = TreeWord("und", "und", "CCONJ").under(other.head, "cc")
         first.words = joined(first.words, link, other)
     return first
 
@@ -235,7 +234,7 @@ def _entity(entity: Entity, case: str, negative: bool = False) -> Phrase:
     """A participant in a case; a `negative` indefinite has kein."""
     if entity.kind == "pronoun":
         forms, feats = _PRONOUNS[entity.lexeme]
-        word = Word(forms[case], forms["Nom"], "PRON", f"Case={case}|{feats}|PronType=Prs")
+        word = TreeWord(forms[case], forms["Nom"], "PRON", f"Case={case}|{feats}|PronType=Prs")
         return Phrase([word], word)
     return _name(entity, case) if entity.kind == "name" else _noun_phrase(entity, case, negative)
 
@@ -244,7 +243,7 @@ def _name(entity: Entity, case: str) -> Phrase:
     name = lexicon.names()[entity.lexeme]
     forms = name.de.split() + ([lexicon.names()[entity.surname].de] if entity.surname else [])
     feats = f"Case={case}|Gender={GENDERS[name.gender]}|Number=Sing"
-    words = [Word(form, form, "PROPN", feats, entity=f"I-{name.type}") for form in forms]
+    words = [TreeWord(form, form, "PROPN", feats, entity=f"I-{name.type}") for form in forms]
     head = words[0]
     head.entity = f"B-{name.type}"
     if case == "Gen":
@@ -262,7 +261,7 @@ def _noun_phrase(entity: Entity, case: str, negative: bool) -> Phrase:
     column = noun.gender if entity.number == "sg" else "pl"
     number = "Sing" if entity.number == "sg" else "Plur"
     feats = f"Case={case}|Gender={GENDERS[noun.gender]}|Number={number}"
-    head = Word(noun.forms[case, entity.number], noun.lemma, "NOUN", feats)
+    head = TreeWord(noun.forms[case, entity.number], noun.lemma, "NOUN", feats)
     by_name = entity.possessor if entity.possessor and entity.possessor.kind == "name" else None
     if by_name:
         determiners, endings = _name(by_name, "Gen").under(head, "nmod").words, STRONG
@@ -274,15 +273,15 @@ def _noun_phrase(entity: Entity, case: str, negative: bool) -> Phrase:
     return Phrase(joined(determiners, adjectives, head, owner, relative), head)
 
 
-def _adjective(key: str, ending: str, head: Word, feats: str) -> Word:
+def _adjective(key: str, ending: str, head: TreeWord, feats: str) -> TreeWord:
     lemma = lexicon.adjectives()[key].de.split()[0]
     feats = feats.replace("|Gender", "|Degree=Pos|Gender", 1)
-    return Word(adjective_form(key, ending), lemma, "ADJ", feats).under(head, "amod")
+    return TreeWord(adjective_form(key, ending), lemma, "ADJ", feats).under(head, "amod")
 
 
 def _determiners(
-    entity: Entity, head: Word, case: str, column: str, negative: bool
-) -> tuple[list[Word], dict[tuple[str, str], str]]:
+    entity: Entity, head: TreeWord, case: str, column: str, negative: bool
+) -> tuple[list[TreeWord], dict[tuple[str, str], str]]:
     """The words before the adjectives, and the endings that adjectives take after them."""
     determiner = entity.determiner
     if negative:
@@ -290,7 +289,7 @@ def _determiners(
         return [_quantifier(form, "kein", "Neg", head, case, column)], MIXED
     if determiner in NUMERALS:
         form = _NUMERALS[determiner]
-        return [Word(form, form, "NUM", "NumType=Card").under(head, "nummod")], STRONG
+        return [TreeWord(form, form, "NUM", "NumType=Card").under(head, "nummod")], STRONG
     match determiner:
         case "the":
             return [_article(DEFINITE[case, column], head, case, column, "Def")], WEAK
@@ -309,21 +308,21 @@ def _determiners(
     return [], STRONG
 
 
-def _article(form: str, head: Word, case: str, column: str, definite: str) -> Word:
+def _article(form: str, head: TreeWord, case: str, column: str, definite: str) -> TreeWord:
     lemma = "der" if definite == "Def" else "ein"
     feats = f"Case={case}|Definite={definite}|{_gender_number(column)}|PronType=Art"
-    return Word(form, lemma, "DET", feats).under(head, "det")
+    return TreeWord(form, lemma, "DET", feats).under(head, "det")
 
 
-def _quantifier(form: str, lemma: str, type: str, head: Word, case: str, column: str) -> Word:
-    return Word(form, lemma, "DET", f"Case={case}|{_gender_number(column)}|PronType={type}").under(head, "det")
+def _quantifier(form: str, lemma: str, type: str, head: TreeWord, case: str, column: str) -> TreeWord:
+    return TreeWord(form, lemma, "DET", f"Case={case}|{_gender_number(column)}|PronType={type}").under(head, "det")
 
 
 def _gender_number(column: str) -> str:
     return "Number=Plur" if column == "pl" else f"Gender={GENDERS[column]}|Number=Sing"
 
 
-def _relative(entity: Entity, head: Word, column: str) -> list[Word]:
+def _relative(entity: Entity, head: TreeWord, column: str) -> list[TreeWord]:
     """The relative clause between commas; its pronoun has the gender of the noun and the case of the gap."""
     clause = entity.relative
     assert clause is not None
@@ -331,7 +330,7 @@ def _relative(entity: Entity, head: Word, column: str) -> list[Word]:
     if clause.gap == "object":
         case = "Dat" if verb_forms(clause.predicate).governs == "dat" else "Acc"
     feats = f"Case={case}|{_gender_number(column)}|PronType=Rel"
-    phrase = _relative_clause(entity, clause, Word(RELATIVE[case, column], "der", "PRON", feats))
+    phrase = _relative_clause(entity, clause, TreeWord(RELATIVE[case, column], "der", "PRON", feats))
     phrase.under(head, "acl:relcl")
     return [punctuation(",", phrase.head), *phrase.words, punctuation(",", phrase.head)]
 
@@ -357,8 +356,110 @@ def _placed_name(place: Entity, role: str) -> Phrase:
 
 def _prepositional(preposition: str, phrase: Phrase) -> Phrase:
     """A phrase after a preposition, written as one with the article where German does so."""
-    case = Word(preposition, preposition, "ADP").under(phrase.head, "case")
+    case = TreeWord(preposition, preposition, "ADP").under(phrase.head, "case")
     first = phrase.words[0]
     if "Definite=Def" in first.feats:
         case.fused = CONTRACTIONS.get((preposition, first.form), "")
     return Phrase([case, *phrase.words], phrase.head)
+
+
+GENDERS = {"m": "Masc", "f": "Fem", "n": "Neut"}
+CONTRACTIONS = {
+    ("in", "dem"): "im",
+    ("in", "das"): "ins",
+    ("an", "dem"): "am",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+}
+_CASES = ("Nom", "Acc", "Dat", "Gen")
+_COLUMNS = ("m", "f", "n", "pl")
+
+
+def _table(rows: str) -> dict[tuple[str, str], str]:
+    """Forms by case and gender (or plural), from a line a case."""
+    lines = [line.split() for line in rows.strip().splitlines()]
+    return {
+        (case, column): form
+        for case, line in zip(_CASES, lines, strict=True)
+        for column, form in zip(_COLUMNS, line, strict=True)
+    }
+
+
+DEFINITE = _table("der die das die\nden die das die\ndem der dem den\ndes der des der")
+RELATIVE = _table("der die das die\nden die das die\ndem der dem denen\ndessen deren dessen deren")
+# the endings of dieser and jeder, and of ein and kein
+STRONG_DETERMINER = _table("er e es e\nen e es e\nem er em en\nes er es er")
+MIXED_DETERMINER = _table("- e - e\nen e - e\nem er em en\nes er es er")
+STRONG = _table("er e es e\nen e es e\nem er em en\nen er en er")
+MIXED = _table("er e es en\nen e es en\nen en en en\nen en en en")
+WEAK = _table("e e e en\nen e e en\nen en en en\nen en en en")
+
+
+@dataclass(frozen=True)
+class GermanNounForms:
+    """A noun: gender, and its forms by case and number."""
+
+    lemma: str
+    gender: str
+    forms: dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class GermanVerbForms:
+    """A verb: the prefix that comes off, the forms without it, and what its object is governed by."""
+
+    prefix: str
+    infinitive: str
+    present: dict[str, str]
+    past: dict[str, str]
+    governs: str
+
+    @property
+    def lemma(self) -> str:
+        """The infinitive with its prefix."""
+        return self.prefix + self.infinitive
+
+
+@cache
+def noun_forms(key: str) -> GermanNounForms:
+    """All forms of a noun."""
+    form, gender, plural, *genitive = lexicon.nouns()[key].de.split()
+    weak = gender.endswith("!")
+    oblique = plural if weak else form
+    forms = {
+        ("Nom", "sg"): form,
+        ("Acc", "sg"): oblique,
+        ("Dat", "sg"): oblique,
+        ("Gen", "sg"): genitive[0] if genitive else oblique,
+    }
+    if plural != "-":
+        forms |= {(case, "pl"): plural for case in _CASES}
+        forms["Dat", "pl"] = plural if plural[-1] in "ns" else plural + "n"
+    return GermanNounForms(form, gender[0], forms)
+
+
+@cache
+def verb_forms(key: str) -> GermanVerbForms:
+    """All forms of a verb, by person and number (1Sing, 3Sing, Plur)."""
+    infinitive, third, past, *governs = lexicon.verbs()[key].de.split()
+    prefix, _, infinitive = infinitive.rpartition("~")
+    past_plural = past + ("n" if past.endswith("e") else "en")
+    return GermanVerbForms(
+        prefix,
+        infinitive,
+        {"1Sing": _first_person(infinitive), "3Sing": third, "Plur": infinitive},
+        {"1Sing": past, "3Sing": past, "Plur": past_plural},
+        governs[0][1:] if governs else "acc",
+    )
+
+
+def adjective_form(key: str, ending: str) -> str:
+    """An adjective with an ending: teuer, teure, teuren."""
+    form, *inflected = lexicon.adjectives()[key].de.split()
+    return (inflected[0] if inflected else form) + ending
+
+
+def _first_person(infinitive: str) -> str:
+    if infinitive.endswith("eln"):
+        return infinitive[:-3] + "le"
+    return (infinitive[:-1] if infinitive.endswith("ern") else infinitive[:-2]) + "e"

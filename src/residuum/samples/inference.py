@@ -1,22 +1,30 @@
-"""Premises and hypotheses whose relation is known from how the one meaning was made from the other.
+"""Tasks about what follows: premise and hypothesis (`nli`), cause and effect (`copa`).
 
-The hypothesis is drawn first, in the same way for every label, and the premise is made to fit; so the hypothesis alone
-tells nothing of the label. To add something to a meaning is to say more, to take something away is to say less:
+`nli`: the hypothesis is drawn first, in the same way for every label, and the premise is made to fit; so the hypothesis
+alone does not reveal the label. Adding something to a meaning says more, removing something says less:
 
 - entailment: the premise says more than an affirmed hypothesis, or denies more generally than a denied one
-- contradiction: the premise denies what the hypothesis says, or says what it denies, or tells the opposite
-- neutral: the premise says less than an affirmed hypothesis, denies something more special, or tells something else
+- contradiction: the premise denies what the hypothesis says, or says what it denies, or states the opposite
+- neutral: the premise says less than an affirmed hypothesis, denies something more specific, or says something else
+
+`copa`: links between events are in a table. A row has the participants (`x`), an event and what follows from it; an
+event is its subject (`x`, `x 's dog`, `the doctor`), a predicate, and an object, `>` a goal, `@` a place or a quality.
+Each story has one participant, who belongs to one split only. The wrong answer comes from another theme; a second table
+lists events of different themes that might follow from each other, and these are never combined.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
 
 from residuum.samples import lexicon, participants
-from residuum.samples.adjuncts import with_something_more
 from residuum.samples.clauses import find_clause, is_sensible
-from residuum.samples.meanings import BE, BE_AT, Clause, Entity, Link, Meaning
-from residuum.samples.participants import Freedom
-from residuum.samples.sources import Source
+from residuum.samples.lexicon import SplitVocabulary
+from residuum.samples.meanings import BE, BE_AT, Clause, Draw, Entity, Link, Meaning, MeaningSource, split_of
+from residuum.samples.participants import Freedom, with_something_more
 
 LABELS = ("entailment", "neutral", "contradiction")
 
@@ -30,7 +38,7 @@ _DETAILS = {"time": "", "place": None, "manner": "", "companion": None, "benefic
 
 
 @dataclass(frozen=True)
-class Pair:
+class InferencePair:
     """A premise, a hypothesis, and how they relate."""
 
     premise: Meaning
@@ -38,7 +46,7 @@ class Pair:
     label: str
 
 
-def sample_pair(source: Source, label: str) -> Pair:
+def sample_pair(source: MeaningSource, label: str) -> InferencePair:
     """A premise and a hypothesis that relate as the label says.
 
     A hypothesis is used only if a premise is found for every label, so that which ones are used does not depend on it.
@@ -50,10 +58,10 @@ def sample_pair(source: Source, label: str) -> Pair:
         premises = {name: _found_premise(source, hypothesis, name) for name in LABELS}
         premise = premises[label]
         if premise is not None and None not in premises.values():
-            return Pair(_embedded(source, premise, hypothesis), Meaning((hypothesis,)), label)
+            return InferencePair(_embedded(source, premise, hypothesis), Meaning((hypothesis,)), label)
 
 
-def _sample_hypothesis(source: Source) -> Clause | None:
+def _sample_hypothesis(source: MeaningSource) -> Clause | None:
     """A clause about somebody or something definite, without habits; some denied, some more general."""
     negated = source.draw.chance(0.4)
     clause = find_clause(source, negated=negated, free=_DEFINITE, fits=_is_plain)
@@ -68,7 +76,7 @@ def _is_plain(clause: Clause) -> bool:
     return not clause.frequency and not (clause.time and clause.tense == "present")
 
 
-def _found_premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
+def _found_premise(source: MeaningSource, hypothesis: Clause, label: str) -> Clause | None:
     """A premise that makes sense and belongs to the split, after a few attempts; None if there is none."""
     for _ in range(_ATTEMPTS):
         premise = _premise(source, hypothesis, label)
@@ -79,7 +87,7 @@ def _found_premise(source: Source, hypothesis: Clause, label: str) -> Clause | N
     return None
 
 
-def _premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
+def _premise(source: MeaningSource, hypothesis: Clause, label: str) -> Clause | None:
     """A premise by one of the ways that give the label; None if the one that was drawn cannot be gone."""
     said = replace(hypothesis, negated=False)
     ways: dict[tuple[str, bool], list[Callable[[], Clause | None]]] = {
@@ -108,7 +116,7 @@ def _premise(source: Source, hypothesis: Clause, label: str) -> Clause | None:
     return source.draw.of(ways[label, hypothesis.negated])()
 
 
-def _more(source: Source, clause: Clause, in_scope: bool = False) -> Clause | None:
+def _more(source: MeaningSource, clause: Clause, in_scope: bool = False) -> Clause | None:
     """The clause with an adjunct, an adjective or another participant more.
 
     `in_scope` is for clauses that will be denied: what is added must be what the denial is about. Not to see the old
@@ -125,7 +133,7 @@ def _more(source: Source, clause: Clause, in_scope: bool = False) -> Clause | No
     return more if more is not None and more != clause and _is_plain(more) else None
 
 
-def _with_adjective(source: Source, clause: Clause, in_scope: bool) -> Clause | None:
+def _with_adjective(source: MeaningSource, clause: Clause, in_scope: bool) -> Clause | None:
     role = source.draw.of(("subject", "object"))
     members: tuple[Entity, ...] = getattr(clause, role)
     if len(members) != 1 or members[0].kind != "noun" or members[0].adjectives or clause.predicate == BE:
@@ -140,7 +148,7 @@ def _is_indefinite(entity: Entity) -> bool:
     return entity.determiner in ("a", "bare") and not entity.possessor
 
 
-def _with_participant(source: Source, clause: Clause) -> Clause | None:
+def _with_participant(source: MeaningSource, clause: Clause) -> Clause | None:
     """Another subject or object beside the one there is."""
     if clause.predicate in (BE, BE_AT):
         return None
@@ -156,7 +164,7 @@ def _with_participant(source: Source, clause: Clause) -> Clause | None:
     return replace(clause, subject=(clause.subject[0], first))
 
 
-def _less(source: Source, clause: Clause, in_scope: bool = False) -> Clause | None:
+def _less(source: MeaningSource, clause: Clause, in_scope: bool = False) -> Clause | None:
     """The clause without one of its adjuncts, adjectives or further participants; None if it has none."""
     fewer = list(_generalisations(clause, in_scope))
     return source.draw.of(fewer) if fewer else None
@@ -185,7 +193,7 @@ def _deny(clause: Clause | None) -> Clause | None:
     return replace(clause, negated=True, very=False)
 
 
-def _opposite(source: Source, clause: Clause) -> Clause | None:
+def _opposite(source: MeaningSource, clause: Clause) -> Clause | None:
     """The clause with what cannot be true at once: the antonym, another place, love for hate."""
     if clause.predicate == BE:
         antonym = lexicon.adjectives()[clause.quality].antonym
@@ -198,7 +206,7 @@ def _opposite(source: Source, clause: Clause) -> Clause | None:
     return replace(clause, predicate=opposite) if known else None
 
 
-def _elsewhere(source: Source, clause: Clause) -> Clause | None:
+def _elsewhere(source: MeaningSource, clause: Clause) -> Clause | None:
     """Somebody at a place where he cannot be at the same time."""
     subject, ground = clause.subject[0], clause.ground
     things = subject.kind == "noun" and not lexicon.nouns()[subject.lexeme].is_animate
@@ -216,7 +224,7 @@ def _generalised_object(clause: Clause) -> Clause | None:
     return replace(clause, object=(replace(clause.object[0], lexeme=general),)) if general else None
 
 
-def _hyponym(source: Source, clause: Clause) -> Clause | None:
+def _hyponym(source: MeaningSource, clause: Clause) -> Clause | None:
     """The clause with a more special noun for a general one."""
     if not _has_bare_indefinite(clause):
         return None
@@ -230,7 +238,7 @@ def _has_bare_indefinite(clause: Clause) -> bool:
     return len(clause.object) == 1 and clause.object[0].determiner == "a" and not clause.object[0].adjectives
 
 
-def _something_else(source: Source, clause: Clause) -> Clause | None:
+def _something_else(source: MeaningSource, clause: Clause) -> Clause | None:
     """Another thing that the same subject did, or did not do, with other things and at other places."""
     if not _is_somebody(clause.subject[0]) or clause.predicate == BE_AT:
         return None
@@ -270,7 +278,7 @@ def _is_somebody(entity: Entity) -> bool:
     return entity.kind == "pronoun" or "person" in lexicon.nouns()[entity.lexeme].tags
 
 
-def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
+def _embedded(source: MeaningSource, premise: Clause, hypothesis: Clause) -> Meaning:
     """The premise alone, or now and then beside a clause about somebody else."""
     if source.draw.chance(0.75):
         return Meaning((premise,))
@@ -290,3 +298,133 @@ def _embedded(source: Source, premise: Clause, hypothesis: Clause) -> Meaning:
     if premise.time or source.draw.chance(0.5):
         return Meaning((premise, other), link)
     return Meaning((other, premise), link)
+
+
+QUESTIONS = ("cause", "effect")
+_ARTICLES = ("a", "the")
+
+
+@dataclass(frozen=True)
+class CausalChoice:
+    """A premise, a question for its cause or effect, the two choices, and which of them (0 or 1) is right."""
+
+    premise: Meaning
+    question: str
+    choices: tuple[Meaning, Meaning]
+    label: int
+
+
+@dataclass(frozen=True)
+class CausalLink:
+    """A row of the table: what happens to whom, and what follows."""
+
+    theme: str
+    who: tuple[str, ...]
+    cause: str
+    effect: str
+
+    def event(self, question: str) -> str:
+        """The event that is the cause or the effect."""
+        return self.cause if question == "cause" else self.effect
+
+
+def sample_choice(draw: Draw, split: str, words: SplitVocabulary, label: int) -> CausalChoice:
+    """A question about a link, with an answer from a link of another theme as the wrong choice."""
+    right, wrong = draw.of(_rivals(links()))
+    while not _participants(words, right.who, split):
+        right, wrong = draw.of(_rivals(links()))
+    told = f"{right.cause} {right.effect} {wrong.cause} {wrong.effect}".split(" ")
+    who = draw.of([entity for entity in _participants(words, right.who, split) if entity.lexeme not in told])
+    question = draw.of(QUESTIONS)
+    given = "effect" if question == "cause" else "cause"
+    premise = _told(right.event(given), who)
+    answer, other = _told(right.event(question), who), _told(wrong.event(question), who)
+    choices = (answer, other) if label == 0 else (other, answer)
+    return CausalChoice(premise, question, choices, label)
+
+
+@cache
+def links() -> tuple[CausalLink, ...]:
+    """The table."""
+    return tuple(
+        CausalLink(row["theme"], tuple(row["who"].split()), row["cause"], row["effect"]) for row in lexicon.causes()
+    )
+
+
+@cache
+def _rivals(links: tuple[CausalLink, ...]) -> tuple[tuple[CausalLink, CausalLink], ...]:
+    """All pairs of a right and a wrong link, both ways round: so each answer is as often wrong as it is right.
+
+    Only crimes are never the wrong choice, as it would be told of people who commit none.
+    """
+    return tuple((a, b) for a, b in product(links, repeat=2) if b.theme != "crime" and _are_told_apart(a, b))
+
+
+def _are_told_apart(one: CausalLink, other: CausalLink) -> bool:
+    """Whether two links have different themes and events, and the cause of neither may lead to the other's effect."""
+    if one.theme == other.theme or not {one.cause, one.effect}.isdisjoint((other.cause, other.effect)):
+        return False
+    return not is_plausible(one.cause, other.effect) and not is_plausible(other.cause, one.effect)
+
+
+def is_plausible(cause: str, effect: str) -> bool:
+    """Whether an event may follow from another by either table."""
+    return (cause, effect) in _plausible()
+
+
+@cache
+def _plausible() -> frozenset[tuple[str, str]]:
+    known = {(row["cause"], row["effect"]) for row in lexicon.causes()}
+    return frozenset(known.union(*(product(causes, effects) for causes, effects in lexicon.plausible())))
+
+
+@cache
+def _participants(words: SplitVocabulary, who: tuple[str, ...], split: str) -> tuple[Entity, ...]:
+    """Everybody of a split: names, and nouns with at most one adjective that is no cause and no effect itself."""
+    names = [(key, surname) for key in words.names("PER") for surname in ("", *words.names("SUR"))]
+    everybody = [Entity(key, "name", surname, determiner="bare") for key, surname in names if "PER" in who]
+    for key in words.nouns(who):
+        lasting = [key for key in words.adjectives(key) if "character" in lexicon.adjectives()[key].traits]
+        everybody += [Entity(key), *(Entity(key, adjectives=(adjective,)) for adjective in lasting)]
+    return tuple(entity for entity in everybody if split_of(_identity(entity)) == split)
+
+
+def _identity(entity: Entity) -> str:
+    return " ".join([entity.lexeme, entity.surname, *entity.adjectives])
+
+
+def _told(event: str, who: Entity) -> Meaning:
+    """An event of the table as a meaning about somebody, in the past."""
+    subject, rest = _subject(event.split(" "), who)
+    negated = rest[0] == "not"
+    predicate, *arguments = rest[1:] if negated else rest
+    clause = Clause(predicate, (subject,), negated=negated)
+    if not arguments:
+        return Meaning((clause,))
+    first = arguments[0]
+    if predicate == BE:
+        clause = replace(clause, quality=first)
+    elif first[0] == ">":
+        clause = replace(clause, ground=Entity(first[1:]))
+    elif first[0] == "@":
+        clause = replace(clause, place=Entity(first[1:]))
+    else:
+        clause = replace(clause, object=(_object(arguments, who),))
+    return Meaning((clause,))
+
+
+def _subject(tokens: list[str], who: Entity) -> tuple[Entity, list[str]]:
+    """The subject of an event, and the rest of it."""
+    if tokens[0] == "the":
+        return Entity(tokens[1]), tokens[2:]
+    if tokens[1] == "'s":
+        return Entity(tokens[2], possessor=who), tokens[3:]
+    return who, tokens[1:]
+
+
+def _object(tokens: list[str], who: Entity) -> Entity:
+    if tokens == ["x"]:
+        return who
+    determiner = tokens[0] if tokens[0] in _ARTICLES else "bare"
+    *adjectives, key = tokens[1:] if determiner != "bare" else tokens
+    return Entity(key, determiner=determiner, adjectives=tuple(adjectives))

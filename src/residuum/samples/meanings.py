@@ -1,8 +1,14 @@
-"""What a sentence says, without a language: clauses, their participants, and how they are linked."""
+"""What a sentence says, without a language: clauses, participants, links; and the seeded choices that draw it."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from random import Random
+from typing import Literal, TypeVar
+
+from residuum.samples.lexicon import SplitVocabulary
 
 Tense = Literal["past", "present", "future"]
 Number = Literal["sg", "pl"]
@@ -147,3 +153,56 @@ def _own_entities(clause: Clause) -> Iterator[Entity]:
     yield from clause.object
     others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
     yield from (entity for entity in others if entity)
+
+
+Item = TypeVar("Item")
+
+SPLITS = ("train", "dev", "test")
+# of five buckets: three for training, one each for development and test
+_BUCKETS = ("train", "train", "train", "dev", "test")
+
+
+class Draw:
+    """A stream of choices. It uses `random()` only, which Python promises to keep the same for a seed."""
+
+    def __init__(self, *seed: object) -> None:
+        text = "\n".join(map(str, seed))
+        self._random = Random(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"))
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return self._random.random() < probability
+
+    def of(self, items: Sequence[Item]) -> Item:
+        """One of the items, each as likely."""
+        return items[int(self._random.random() * len(items))]
+
+    def weighted(self, weights: dict[str, float]) -> str:
+        """One of the keys, as likely as its weight says."""
+        assert weights
+        key = ""
+        drawn = self._random.random() * sum(weights.values())
+        for key, weight in weights.items():
+            drawn -= weight
+            if drawn < 0:
+                return key
+        return key
+
+
+def split_of(text: str) -> str:
+    """The split that a text belongs to, always the same: three in five to train, one each to dev and test."""
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return _BUCKETS[number % len(_BUCKETS)]
+
+
+@dataclass(frozen=True)
+class MeaningSource:
+    """Where meanings come from: choices, the lexemes, and the split that every clause must belong to."""
+
+    draw: Draw
+    words: SplitVocabulary
+    split: str
+
+    def accepts(self, meaning: Meaning) -> bool:
+        """Whether all that a meaning says belongs to the split."""
+        return all(split_of(core) == self.split for core in cores(meaning))

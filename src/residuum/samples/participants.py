@@ -1,11 +1,13 @@
-"""Participants of sampled meanings: who and what, how many, which."""
+"""Participants of sampled meanings (who, what, how many, which) and adjuncts (when, where, how, with whom)."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from residuum.samples import lexicon
-from residuum.samples.draws import Draw
-from residuum.samples.meanings import NUMERALS, PRONOUNS, Entity, Number
-from residuum.samples.vocabulary import Vocabulary
+from residuum.samples.lexicon import SplitVocabulary
+from residuum.samples.meanings import BE, BE_AT, NUMERALS, PRONOUNS, Clause, Draw, Entity, MeaningSource, Number
 
 _INDEFINITE_PLACES = ("hotel", "restaurant", "village", "shop", "house", "school", "church", "hospital", "island")
 
@@ -21,7 +23,7 @@ class Freedom:
     described: bool = True
 
 
-def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> tuple[Entity, ...]:
+def subject(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], free: Freedom) -> tuple[Entity, ...]:
     """One subject or two, of nouns with these tags, names and pronouns as these allow."""
     options = _options(words, tags, noun=0.5, name=0.38)
     if "person" in tags and free.pronoun:
@@ -38,7 +40,7 @@ def subject(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom)
     return (_determined(draw, words, draw.of(words.nouns(tags)), free, as_object=False),)
 
 
-def object_(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom) -> Entity:
+def object_(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], free: Freedom) -> Entity:
     """An object of nouns with these tags, names and pronouns as these allow."""
     options = _options(words, tags, noun=0.55, name=0.37)
     if "person" in tags and free.pronoun:
@@ -51,7 +53,7 @@ def object_(draw: Draw, words: Vocabulary, tags: tuple[str, ...], free: Freedom)
     return _determined(draw, words, draw.of(words.nouns(tags)), free, as_object=True)
 
 
-def pair(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> tuple[Entity, Entity]:
+def pair(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...]) -> tuple[Entity, Entity]:
     """Two coordinated participants: two names, or two definite nouns."""
     if "person" in tags and draw.chance(0.5) and len(words.names("PER")) > 1:
         first = draw.of(words.names("PER"))
@@ -62,7 +64,7 @@ def pair(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> tuple[Entity, 
     return Entity(first), Entity(draw.of(others))
 
 
-def another(draw: Draw, words: Vocabulary, tags: tuple[str, ...], beside: Entity) -> Entity | None:
+def another(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], beside: Entity) -> Entity | None:
     """A second object beside one, with the same kind of article; None if there is none."""
     related = {beside.lexeme, lexicon.nouns()[beside.lexeme].isa} if beside.kind == "noun" else set()
     keys = [key for key in words.nouns(tags) if key not in related and lexicon.nouns()[key].isa != beside.lexeme]
@@ -75,7 +77,7 @@ def another(draw: Draw, words: Vocabulary, tags: tuple[str, ...], beside: Entity
     return Entity(key, determiner=determiner)
 
 
-def name(draw: Draw, words: Vocabulary, type: str) -> Entity:
+def name(draw: Draw, words: SplitVocabulary, type: str) -> Entity:
     """A name of a type; a person has a family name now and then."""
     surnames = words.names("SUR")
     if type == "PER" and surnames and draw.chance(0.4):
@@ -83,7 +85,7 @@ def name(draw: Draw, words: Vocabulary, type: str) -> Entity:
     return _named(draw.of(words.names(type)))
 
 
-def place(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> Entity:
+def place(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...]) -> Entity:
     """A place of these tags: mostly plain and definite."""
     options = _options(words, tags, noun=0.55, name=0.45)
     choice = draw.weighted(options)
@@ -97,7 +99,7 @@ def place(draw: Draw, words: Vocabulary, tags: tuple[str, ...]) -> Entity:
     return _described(draw, words, Entity(key), 0.12)
 
 
-def companion(draw: Draw, words: Vocabulary) -> Entity:
+def companion(draw: Draw, words: SplitVocabulary) -> Entity:
     """Somebody to do something with or for: a name, or a definite person."""
     if draw.chance(0.5) and words.names("PER"):
         return name(draw, words, "PER")
@@ -105,7 +107,7 @@ def companion(draw: Draw, words: Vocabulary) -> Entity:
     return Entity(key, number="pl" if draw.chance(0.25) else "sg")
 
 
-def _options(words: Vocabulary, tags: tuple[str, ...], *, noun: float, name: float) -> dict[str, float]:
+def _options(words: SplitVocabulary, tags: tuple[str, ...], *, noun: float, name: float) -> dict[str, float]:
     """The kinds of lexemes that the tags allow, weighted: nouns, and each type of names."""
     options = {"noun": noun} if words.nouns(tags) else {}
     types = [type for type in ("LOC", "ORG") if type in tags]
@@ -115,7 +117,7 @@ def _options(words: Vocabulary, tags: tuple[str, ...], *, noun: float, name: flo
     return options | {type: name / len(types) for type in types}
 
 
-def _may_be_several(words: Vocabulary, tags: tuple[str, ...]) -> bool:
+def _may_be_several(words: SplitVocabulary, tags: tuple[str, ...]) -> bool:
     """Whether two of these nouns go together: Swahili has no concord for things of two classes."""
     keys = words.nouns(tags)
     return len(keys) > 1 and all(lexicon.nouns()[key].is_animate for key in keys)
@@ -130,7 +132,7 @@ def _pronoun(draw: Draw) -> Entity:
     return Entity(lexeme, kind="pronoun", number="sg" if lexeme == "i" else "pl", determiner="bare")
 
 
-def _determined(draw: Draw, words: Vocabulary, key: str, free: Freedom, as_object: bool) -> Entity:
+def _determined(draw: Draw, words: SplitVocabulary, key: str, free: Freedom, as_object: bool) -> Entity:
     """A noun with an article, a number, a quantity or an owner."""
     noun = lexicon.nouns()[key]
     if noun.is_mass:
@@ -163,14 +165,14 @@ def _number(draw: Draw, choice: str) -> Number:
     return "pl" if choice in ("the pl", "numeral", "many", "all") else "sg"
 
 
-def _owner(draw: Draw, words: Vocabulary, but: str = "") -> Entity:
+def _owner(draw: Draw, words: SplitVocabulary, but: str = "") -> Entity:
     if draw.chance(0.6) and words.names("PER"):
         return _named(draw.of(words.names("PER")))
     owners = [key for key in words.nouns(("person",)) if key != but]
     return Entity(draw.of(owners))
 
 
-def _described(draw: Draw, words: Vocabulary, entity: Entity, probability: float) -> Entity:
+def _described(draw: Draw, words: SplitVocabulary, entity: Entity, probability: float) -> Entity:
     """The noun with an adjective, and now and then a colour after it."""
     fitting = words.adjectives(entity.lexeme)
     if not fitting or not draw.chance(probability):
@@ -180,3 +182,116 @@ def _described(draw: Draw, words: Vocabulary, entity: Entity, probability: float
     if first not in colours and colours and draw.chance(0.2):
         return replace(entity, adjectives=(first, draw.of(colours)))
     return replace(entity, adjectives=(first,))
+
+
+_FAR = ("city", "village")
+
+
+def with_adjuncts(source: MeaningSource, clause: Clause, at_most: int) -> Clause:
+    """The clause with at most so many adjuncts that fit it."""
+    draw = source.draw
+    if at_most and _may_be_habit(clause) and draw.chance(0.4):
+        clause, at_most = _as_habit(source, clause), at_most - 1
+    additions = [_with_time, with_place, _with_manner, _with_companion]
+    added = 0
+    for add in additions:
+        if added < at_most and draw.chance(0.4):
+            more = add(source, clause)
+            added += more != clause
+            clause = more
+    return clause
+
+
+def with_something_more(source: MeaningSource, clause: Clause) -> Clause:
+    """The clause with one more adjunct, or as it was if the one that was drawn does not fit or is there already."""
+    role, add = source.draw.of(
+        (("time", _with_time), ("place", with_place), ("manner", _with_manner), ("companion", _with_companion))
+    )
+    return clause if getattr(clause, role) else add(source, clause)
+
+
+@cache
+def times_of(tense: str) -> tuple[str, ...]:
+    """The times that fit a tense."""
+    return tuple(time.key for time in lexicon.times().values() if tense in time.tenses)
+
+
+def _with_time(source: MeaningSource, clause: Clause) -> Clause:
+    """With a time of the tense, where one makes sense and none is said, nor a word for the moment."""
+    if clause.time or clause.frequency or _tells_moment(clause):
+        return clause
+    if clause.predicate == BE and "passing" not in lexicon.adjectives()[clause.quality].traits:
+        return clause
+    if clause.predicate not in (BE, BE_AT) and lexicon.verbs()[clause.predicate].is_stative:
+        return clause
+    return replace(clause, time=source.draw.of(times_of(clause.tense)), time_first=source.draw.chance(0.4))
+
+
+def _tells_moment(clause: Clause) -> bool:
+    return bool(clause.manner) and lexicon.adverbs()[clause.manner].kind == "moment"
+
+
+def _may_be_habit(clause: Clause) -> bool:
+    """Whether it may be done again and again: in the present, by and to somebody or something definite."""
+    if clause.predicate in (BE, BE_AT) or clause.tense != "present" or clause.negated:
+        return False
+    told = (*clause.subject, *clause.object)
+    definite = all(entity.determiner in ("the", "bare", "this") for entity in told)
+    return definite and "hab" in lexicon.verbs()[clause.predicate].aspect
+
+
+def _as_habit(source: MeaningSource, clause: Clause) -> Clause:
+    """The clause as a habit: often, every day."""
+    draw = source.draw
+    if draw.chance(0.7):
+        return replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
+    return replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
+
+
+def with_place(source: MeaningSource, clause: Clause) -> Clause:
+    """With a place where the verb is at home, unless it has one."""
+    if clause.ground or clause.predicate in (BE, BE_AT):
+        return clause
+    tags = lexicon.verbs()[clause.predicate].place
+    if not tags or not (source.words.nouns(tags) or "LOC" in tags or "ORG" in tags):
+        return clause
+    where = place(source.draw, source.words, tags)
+    taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
+    return clause if where.lexeme in taken or where.possessor else replace(clause, place=where)
+
+
+def _with_manner(source: MeaningSource, clause: Clause) -> Clause:
+    """With an adverb: of manner, of the moment if no other time is said, or together for several with nobody else."""
+    if clause.negated or clause.frequency or clause.predicate in (BE, BE_AT):
+        return clause
+    several = not clause.companion and (len(clause.subject) > 1 or any(e.number == "pl" for e in clause.subject))
+    at_a_moment = not clause.time and clause.tense != "present"
+    kinds = ["manner"] + ["moment"] * at_a_moment + ["together"] * several
+    fitting = [key for kind in kinds for key in source.words.adverbs(kind, clause.predicate)]
+    return replace(clause, manner=source.draw.of(fitting)) if fitting else clause
+
+
+def _with_companion(source: MeaningSource, clause: Clause) -> Clause:
+    """With somebody, for somebody, or by some vehicle: whichever fits the verb."""
+    if clause.companion or clause.beneficiary or clause.means:
+        return clause
+    draw, words = source.draw, source.words
+    aspect = lexicon.verbs()[clause.predicate].aspect if clause.predicate not in (BE, BE_AT) else ()
+    rides = _rides(source, clause) if "by" in aspect else ()
+    if rides and draw.chance(0.6):
+        return replace(clause, means=draw.of(rides))
+    role = "companion" if "with" in aspect else "beneficiary" if "for" in aspect else ""
+    if not role or clause.manner == "together" or clause.subject[0].kind == "pronoun":
+        return clause
+    other = companion(draw, words)
+    taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
+    return clause if other.lexeme in taken else replace(clause, **{role: other})
+
+
+def _rides(source: MeaningSource, clause: Clause) -> tuple[str, ...]:
+    """The vehicles that take one to the place: any to a city that has a name, by land to another."""
+    if clause.ground is None or clause.ground.possessor:
+        return ()
+    if clause.ground.kind == "name":
+        return source.words.nouns(("ridden",))
+    return source.words.nouns(("car", "bus", "bicycle", "motorcycle")) if clause.ground.lexeme in _FAR else ()

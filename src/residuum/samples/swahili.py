@@ -1,9 +1,9 @@
 """Meanings in Swahili: everything agrees in class, pronouns and definite persons show in the verb."""
 
-from residuum.samples import adverbials, lexicon
+from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
 from residuum.samples.swahili_forms import (
-    VerbStem,
+    SwahiliVerbStem,
     adjective_form,
     all_form,
     finite_form,
@@ -24,7 +24,7 @@ from residuum.samples.swahili_forms import (
     with_form,
     without_form,
 )
-from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
 
 _LINKS = {"and": "na", "but": "lakini"}
 _TENSES = {"past": "Past", "present": "Pres", "future": "Fut"}
@@ -33,10 +33,10 @@ _PRONOUNS = {
     "we": ("sisi", "Number=Plur|Person=1|PronType=Prs"),
     "they": ("wao", "NounClass=Bantu2|Number=Plur|Person=3|PronType=Prs"),
 }
-_KUWA = VerbStem("wa", True, "", "")
+_KUWA = SwahiliVerbStem("wa", True, "", "")
 
 
-def swahili(meaning: Meaning) -> Sentence:
+def swahili(meaning: Meaning) -> SentenceTree:
     """A meaning as a Swahili sentence."""
     first, *others = meaning.clauses
     main = _clause(first, _concord(first.subject))
@@ -45,7 +45,7 @@ def swahili(meaning: Meaning) -> Sentence:
         second = _follower(clause) if meaning.shared_subject else _clause(clause, _concord(clause.subject))
         second.under(main.head, "conj")
         comma = None if meaning.shared_subject else punctuation(",", second.head)
-        link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
+        link = TreeWord(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
         words = joined(words, comma, link, second)
     words.append(punctuation(".", main.head))
     return finished(words, words[0].form[0].upper())
@@ -59,7 +59,7 @@ def _clause(clause: Clause, concord: int | str, object_concord: int | str | None
         agreed = object_concord if object_concord is not None else _object_concord(clause)
         verb = verb_stem(clause.predicate)
         form = finite_form(verb, clause.tense, clause.negated, concord, agreed)
-        predicate = _verb(clause, Word(form, verb.stem, "VERB", _finite_feats(clause, concord, agreed)))
+        predicate = _verb(clause, TreeWord(form, verb.stem, "VERB", _finite_feats(clause, concord, agreed)))
     subject = _subject(clause, predicate.head)
     return _arranged(clause, predicate, subject)
 
@@ -70,16 +70,16 @@ def _follower(clause: Clause) -> Phrase:
     agreed = _object_concord(clause)
     layers = _object_layers(agreed)
     feats = "|".join([*layers, "VerbForm=Inf", "Voice=Act"])
-    return _arranged(clause, _verb(clause, Word(infinitive(verb, agreed), verb.stem, "VERB", feats)), None)
+    return _arranged(clause, _verb(clause, TreeWord(infinitive(verb, agreed), verb.stem, "VERB", feats)), None)
 
 
 def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phrase:
     """Frequency and time first, or time last; after the verb whom, what, how, where, with whom."""
     head = predicate.head
-    time = adverbials.time(clause.time, "sw", head)
+    time = trees.time(clause.time, "sw", head)
     first, last = (time, None) if clause.time_first else (None, time)
     words = joined(
-        adverbials.adverb(clause.frequency, "sw", head),
+        trees.adverb(clause.frequency, "sw", head),
         first,
         subject,
         predicate,
@@ -87,7 +87,7 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
         _object(clause, head),
         None if clause.predicate == BE_AT else _ground(clause, head),
         _with(clause.beneficiary, ["kwa", "ajili", "ya"], head),
-        adverbials.adverb(clause.manner, "sw", head),
+        trees.adverb(clause.manner, "sw", head),
         clause.place and _scene(clause.place).under(head, "obl"),
         _with(clause.companion, ["pamoja", "na"], head),
         _with(Entity(clause.means) if clause.means else None, ["kwa"], head),
@@ -96,7 +96,7 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
     return Phrase(words, head)
 
 
-def _subject(clause: Clause, head: Word) -> Phrase | None:
+def _subject(clause: Clause, head: TreeWord) -> Phrase | None:
     """The subject; a pronoun is said only where the copula does not show it."""
     if not clause.subject:
         return None
@@ -105,16 +105,16 @@ def _subject(clause: Clause, head: Word) -> Phrase | None:
         if head.upos == "VERB" or clause.predicate == BE_AT or clause.tense != "present":
             return None
         form, feats = _PRONOUNS[first.lexeme]
-        return Phrase([word := Word(form, form, "PRON", feats)], word).under(head, "nsubj")
+        return Phrase([word := TreeWord(form, form, "PRON", feats)], word).under(head, "nsubj")
     return _group(clause.subject, as_subject=True).under(head, "nsubj")
 
 
-def _verb(clause: Clause, head: Word) -> Phrase:
+def _verb(clause: Clause, head: TreeWord) -> Phrase:
     """A verb form, before the noun that belongs to the verb: alifanya kazi."""
     noun = verb_stem(clause.predicate).noun
     if not noun:
         return Phrase([head], head)
-    word = Word(noun, noun, "NOUN", "NounClass=Bantu9|Number=Sing").under(head, "compound:lvc")
+    word = TreeWord(noun, noun, "NOUN", "NounClass=Bantu9|Number=Sing").under(head, "compound")
     return Phrase([head, word], head)
 
 
@@ -134,10 +134,10 @@ def _copular(clause: Clause, concord: int | str) -> Phrase:
     head = complement.head
     if clause.tense == "present":
         feats = _finite_feats(clause, concord, None) if lemma == "ko" else f"Polarity={_polarity(clause)}|Tense=Pres"
-        copula = Word(present, lemma, "AUX", feats)
+        copula = TreeWord(present, lemma, "AUX", feats)
     else:
         form = finite_form(_KUWA, clause.tense, clause.negated, concord, None)
-        copula = Word(form, "wa", "AUX", _finite_feats(clause, concord, None))
+        copula = TreeWord(form, "wa", "AUX", _finite_feats(clause, concord, None))
     return Phrase([copula.under(head, "cop"), *complement.words], head)
 
 
@@ -145,22 +145,22 @@ def _quality(clause: Clause, quality: str, concord: int | str) -> Phrase:
     noun_class = concord if isinstance(concord, int) else 2 if concord == "we" else 1
     phrase = _adjective(quality, noun_class)
     if clause.very:
-        phrase.words.append(Word("sana", "sana", "ADV").under(phrase.head, "advmod"))
+        phrase.words.append(TreeWord("sana", "sana", "ADV").under(phrase.head, "advmod"))
     return phrase
 
 
 def _having(clause: Clause, concord: int | str, quality: str) -> Phrase:
     """A quality that one has: ana furaha, hakuwa na furaha."""
     thing = _noun_of(quality)
-    very = Word("sana", "sana", "ADV") if clause.very else None
+    very = TreeWord("sana", "sana", "ADV") if clause.very else None
     feats = _finite_feats(clause, concord, None)
     if clause.tense == "present":
         form = without_form(concord) if clause.negated else with_form(concord)
-        head = Word(form, "na", "VERB", feats)
+        head = TreeWord(form, "na", "VERB", feats)
         words = [head, thing.under(head, "obj")]
     else:
-        head = Word(finite_form(_KUWA, clause.tense, clause.negated, concord, None), "wa", "VERB", feats)
-        words = [head, Word("na", "na", "ADP").under(thing, "case"), thing.under(head, "obl")]
+        head = TreeWord(finite_form(_KUWA, clause.tense, clause.negated, concord, None), "wa", "VERB", feats)
+        words = [head, TreeWord("na", "na", "ADP").under(thing, "case"), thing.under(head, "obl")]
     return Phrase(joined(words, very and very.under(head, "advmod")), head)
 
 
@@ -222,7 +222,7 @@ def _shows_in_verb(entity: Entity) -> bool:
     return noun.is_human or (noun.is_animate and definite)
 
 
-def _object(clause: Clause, head: Word) -> Phrase | None:
+def _object(clause: Clause, head: TreeWord) -> Phrase | None:
     if not clause.object or clause.object[0].kind == "pronoun":
         return None
     phrase = _group(clause.object)
@@ -230,7 +230,7 @@ def _object(clause: Clause, head: Word) -> Phrase | None:
     return _after([preposition], phrase).under(head, "obl") if preposition else phrase.under(head, "obj")
 
 
-def _ground(clause: Clause, head: Word) -> Phrase | None:
+def _ground(clause: Clause, head: TreeWord) -> Phrase | None:
     if clause.ground is None:
         return None
     phrase = _located(clause.ground)
@@ -247,7 +247,7 @@ def _located(place: Entity) -> Phrase:
     if form and place.is_plain:
         noun = noun_forms(place.lexeme)
         feats = f"Case=Loc|{_class_feats(noun.classes['sg'])}"
-        return Phrase([word := Word(form, noun.forms["sg"], "NOUN", feats)], word)
+        return Phrase([word := TreeWord(form, noun.forms["sg"], "NOUN", feats)], word)
     return _after(["kwenye"], _entity(place))
 
 
@@ -255,19 +255,19 @@ def _scene(place: Entity) -> Phrase:
     """A place where the whole happens: a city, whose name has no ending, after huko (there)."""
     phrase = _located(place)
     if phrase.head.entity == "B-LOC":
-        phrase.words.insert(0, Word("huko", "huko", "DET", "PronType=Dem").under(phrase.head, "det"))
+        phrase.words.insert(0, TreeWord("huko", "huko", "DET", "PronType=Dem").under(phrase.head, "det"))
     return phrase
 
 
-def _with(entity: Entity | None, prepositions: list[str], head: Word) -> Phrase | None:
+def _with(entity: Entity | None, prepositions: list[str], head: TreeWord) -> Phrase | None:
     return entity and _after(prepositions, _entity(entity)).under(head, "obl")
 
 
 def _after(prepositions: list[str], phrase: Phrase) -> Phrase:
     """A phrase after a preposition, which may be of several words (kwa ajili ya)."""
     first, *others = prepositions
-    case = Word(first, first, "ADP").under(phrase.head, "case")
-    rest = [Word(form, form, "NOUN" if form == "ajili" else "ADP").under(case, "fixed") for form in others]
+    case = TreeWord(first, first, "ADP").under(phrase.head, "case")
+    rest = [TreeWord(form, form, "NOUN" if form == "ajili" else "ADP").under(case, "fixed") for form in others]
     return Phrase([case, *rest, *phrase.words], phrase.head)
 
 
@@ -275,7 +275,7 @@ def _group(members: tuple[Entity, ...], as_subject: bool = False) -> Phrase:
     first, *others = (_entity(member, as_subject) for member in members)
     for other in others:
         other.under(first.head, "conj")
-        link = Word("na", "na", "CCONJ").under(other.head, "cc")
+        link = TreeWord("na", "na", "CCONJ").under(other.head, "cc")
         first.words = joined(first.words, link, other)
     return first
 
@@ -288,7 +288,7 @@ def _name(entity: Entity) -> Phrase:
     name = lexicon.names()[entity.lexeme]
     forms = name.sw.split() + ([lexicon.names()[entity.surname].sw] if entity.surname else [])
     feats = _class_feats(1 if name.type == "PER" else 9)
-    words = [Word(form, form, "PROPN", feats, entity=f"I-{name.type}") for form in forms]
+    words = [TreeWord(form, form, "PROPN", feats, entity=f"I-{name.type}") for form in forms]
     words[0].entity = f"B-{name.type}"
     for word in words[1:]:
         word.under(words[0], "flat")
@@ -299,13 +299,13 @@ def _noun_phrase(entity: Entity, as_subject: bool) -> Phrase:
     """Noun, quantity, adjectives, all, what it has or is of, owner, relative clause."""
     noun = noun_forms(entity.lexeme)
     noun_class = noun.classes[entity.number]
-    head = Word(noun.forms[entity.number], noun.forms["sg"], "NOUN", _class_feats(noun_class))
+    head = TreeWord(noun.forms[entity.number], noun.forms["sg"], "NOUN", _class_feats(noun_class))
     cells = {key: lexicon.adjectives()[key].sw for key in entity.adjectives}
     phrasal = [key for key, cell in cells.items() if cell.startswith(("enye:", "a:"))]
     adjectives = [key for key in cells if key not in phrasal]
-    every = Word("kila", "kila", "DET", "PronType=Tot") if entity.determiner == "every" else None
+    every = TreeWord("kila", "kila", "DET", "PronType=Tot") if entity.determiner == "every" else None
     all_ = (
-        Word(all_form(noun_class), "ote", "DET", _class_feats(noun_class, "PronType=Tot"))
+        TreeWord(all_form(noun_class), "ote", "DET", _class_feats(noun_class, "PronType=Tot"))
         if entity.determiner == "all"
         else None
     )
@@ -327,25 +327,27 @@ def _class_feats(noun_class: int, more: str = "") -> str:
     return f"{feats}|{more}" if more else feats
 
 
-def _quantity(entity: Entity, head: Word, noun_class: int, as_subject: bool) -> Word | None:
+def _quantity(entity: Entity, head: TreeWord, noun_class: int, as_subject: bool) -> TreeWord | None:
     """This, a number, many, or one where an indefinite subject is told of for the first time."""
     determiner = entity.determiner
     if determiner == "this":
         form = this_form(noun_class)
-        return Word(form, "huyu", "DET", _class_feats(noun_class, "PronType=Dem")).under(head, "det")
+        return TreeWord(form, "huyu", "DET", _class_feats(noun_class, "PronType=Dem")).under(head, "det")
     if determiner == "many":
-        return Word(many_form(noun_class), "ingi", "DET", _class_feats(noun_class, "PronType=Ind")).under(head, "det")
+        return TreeWord(many_form(noun_class), "ingi", "DET", _class_feats(noun_class, "PronType=Ind")).under(
+            head, "det"
+        )
     if determiner in NUMERALS or (determiner == "a" and as_subject):
         form = one_form(noun_class) if determiner == "a" else numeral_form(determiner, noun_class)
         lemma = "moja" if determiner == "a" else numeral_lemma(determiner)
-        return Word(form, lemma, "NUM", _class_feats(noun_class, "NumType=Card")).under(head, "nummod")
+        return TreeWord(form, lemma, "NUM", _class_feats(noun_class, "NumType=Card")).under(head, "nummod")
     return None
 
 
-def _attribute(cell: str, head: Word, noun_class: int) -> Phrase:
+def _attribute(cell: str, head: TreeWord, noun_class: int) -> Phrase:
     if cell.startswith("enye:"):
         thing = _noun_of(cell)
-        having = Word(having_form(noun_class), "enye", "ADP", _class_feats(noun_class)).under(thing, "case")
+        having = TreeWord(having_form(noun_class), "enye", "ADP", _class_feats(noun_class)).under(thing, "case")
         return Phrase([having, thing], thing).under(head, "nmod")
     phrase = _adjective(cell, noun_class)
     return phrase.under(head, "nmod" if cell.startswith("a:") else "amod")
@@ -355,32 +357,32 @@ def _adjective(cell: str, noun_class: int) -> Phrase:
     """An adjective with its concord, if it is of a kind that has one."""
     if cell.startswith("a:"):
         thing = _noun_of(cell)
-        of = Word(of_form(noun_class), "a", "ADP", _class_feats(noun_class)).under(thing, "case")
+        of = TreeWord(of_form(noun_class), "a", "ADP", _class_feats(noun_class)).under(thing, "case")
         return Phrase([of, thing], thing)
     if cell.startswith("="):
-        word = Word(cell[1:], cell[1:], "ADJ")
+        word = TreeWord(cell[1:], cell[1:], "ADJ")
     elif cell.startswith("pair:"):
         singular, plural = cell[5:].split("/")
         form = plural if is_plural(noun_class) else singular
-        word = Word(form, singular, "ADJ", _class_feats(noun_class))
+        word = TreeWord(form, singular, "ADJ", _class_feats(noun_class))
     else:
-        word = Word(adjective_form(cell[1:], noun_class), cell[1:], "ADJ", _class_feats(noun_class))
+        word = TreeWord(adjective_form(cell[1:], noun_class), cell[1:], "ADJ", _class_feats(noun_class))
     return Phrase([word], word)
 
 
-def _noun_of(cell: str) -> Word:
+def _noun_of(cell: str) -> TreeWord:
     """The noun in the cell of an adjective: furaha of `enye:furaha:9`."""
     _, form, noun_class = cell.split(":")
-    return Word(form, form, "NOUN", _class_feats(int(noun_class)))
+    return TreeWord(form, form, "NOUN", _class_feats(int(noun_class)))
 
 
-def _owner(possessor: Entity, head: Word, noun_class: int) -> Phrase:
+def _owner(possessor: Entity, head: TreeWord, noun_class: int) -> Phrase:
     phrase = _entity(possessor)
-    of = Word(of_form(noun_class), "a", "ADP", _class_feats(noun_class)).under(phrase.head, "case")
+    of = TreeWord(of_form(noun_class), "a", "ADP", _class_feats(noun_class)).under(phrase.head, "case")
     return Phrase([of, *phrase.words], phrase.head).under(head, "nmod")
 
 
-def _relative(entity: Entity, head: Word, noun_class: int) -> list[Word]:
+def _relative(entity: Entity, head: TreeWord, noun_class: int) -> list[TreeWord]:
     """The relative clause with amba-; an object that it is about shows in its verb."""
     clause = entity.relative
     assert clause is not None
@@ -389,7 +391,7 @@ def _relative(entity: Entity, head: Word, noun_class: int) -> list[Word]:
         phrase = _clause(clause, noun_class)
     else:
         phrase = _clause(clause, _concord(clause.subject), object_concord=noun_class)
-    phrase.under(head, "acl:relcl")
+    phrase.under(head, "acl")  # UD documents no acl:relcl for Swahili
     feats = _class_feats(noun_class, "PronType=Rel")
-    pronoun = Word(relative_form(noun_class), "amba", "PRON", feats)
+    pronoun = TreeWord(relative_form(noun_class), "amba", "PRON", feats)
     return [pronoun.under(phrase.head, "nsubj" if by_subject else "obj"), *phrase.words]

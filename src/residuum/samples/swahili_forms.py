@@ -83,7 +83,7 @@ _TENSES = {"past": "li", "present": "na", "future": "ta"}
 
 
 @dataclass(frozen=True)
-class NounForms:
+class SwahiliNounForms:
     """A noun: its forms and classes by number."""
 
     forms: dict[str, str]
@@ -91,7 +91,7 @@ class NounForms:
 
 
 @dataclass(frozen=True)
-class VerbStem:
+class SwahiliVerbStem:
     """A verb: its stem, whether it is a short one that keeps ku-, the noun that belongs to it, its preposition."""
 
     stem: str
@@ -101,22 +101,22 @@ class VerbStem:
 
 
 @cache
-def noun_forms(key: str) -> NounForms:
+def noun_forms(key: str) -> SwahiliNounForms:
     """All forms of a noun."""
     singular, plural, classes = lexicon.nouns()[key].sw.split()
     first, _, second = classes.partition("/")
     forms, by_number = {"sg": singular}, {"sg": int(first)}
     if plural != "-":
         forms["pl"], by_number["pl"] = plural, int(second)
-    return NounForms(forms, by_number)
+    return SwahiliNounForms(forms, by_number)
 
 
 @cache
-def verb_stem(key: str) -> VerbStem:
+def verb_stem(key: str) -> SwahiliVerbStem:
     """The parts of a verb."""
     cell, *preposition = lexicon.verbs()[key].sw.split()
     stem, _, noun = cell.partition("+")
-    return VerbStem(stem.rstrip("!"), stem.endswith("!"), noun, preposition[0][1:] if preposition else "")
+    return SwahiliVerbStem(stem.rstrip("!"), stem.endswith("!"), noun, preposition[0][1:] if preposition else "")
 
 
 def is_plural(noun_class: int) -> bool:
@@ -124,7 +124,7 @@ def is_plural(noun_class: int) -> bool:
     return noun_class in _PLURAL_CLASSES
 
 
-def finite_form(verb: VerbStem, tense: str, negated: bool, subject: int | str, object_: int | str | None) -> str:
+def finite_form(verb: SwahiliVerbStem, tense: str, negated: bool, subject: int | str, object_: int | str | None) -> str:
     """A verb form: alinunua, hakununua, anamwona; subject and object are classes, or `i` and `we`."""
     object_prefix = _object_prefix(verb.stem, object_) if object_ is not None else ""
     kept = "ku" if verb.is_short and not object_prefix else ""
@@ -139,7 +139,7 @@ def finite_form(verb: VerbStem, tense: str, negated: bool, subject: int | str, o
     return start + "ta" + kept + object_prefix + verb.stem
 
 
-def infinitive(verb: VerbStem, object_: int | str | None) -> str:
+def infinitive(verb: SwahiliVerbStem, object_: int | str | None) -> str:
     """The infinitive: kununua, kumwona, kwenda."""
     if verb.stem == "enda":
         return "kwenda"

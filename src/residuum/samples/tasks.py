@@ -1,4 +1,10 @@
-"""What is asked for, and the meanings that answer it: the same ones in every language."""
+"""Sample tasks: a request, and the meanings that answer it, which are the same in every language.
+
+Sentences of `polarity` and `tense` take their class from the main clause. Most have a second clause of another class,
+so word lookup says little, and words for times are left out.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -7,28 +13,23 @@ from itertools import islice, repeat
 from typing import TypeVar
 
 from residuum.errors import SettingError
-from residuum.samples.causation import Choice, sample_choice
-from residuum.samples.classes import POLARITIES, TENSES, Labelled, sample_polarity, sample_tense
-from residuum.samples.draws import SPLITS, Draw
+from residuum.samples.clauses import sample_clause, sample_linked, sample_meaning, sample_relative
 from residuum.samples.english import english
 from residuum.samples.german import german
-from residuum.samples.inference import LABELS, Pair, sample_pair
-from residuum.samples.meanings import Meaning, Tense, skeleton
-from residuum.samples.sampling import sample_meaning
-from residuum.samples.sources import Source
+from residuum.samples.inference import LABELS, CausalChoice, InferencePair, sample_choice, sample_pair
+from residuum.samples.lexicon import SplitVocabulary
+from residuum.samples.meanings import Draw, Meaning, MeaningSource, Tense, skeleton
+from residuum.samples.settings import SampleSettings
 from residuum.samples.swahili import swahili
-from residuum.samples.trees import Sentence
+from residuum.samples.trees import SentenceTree
 from residuum.samples.turkish import turkish
-from residuum.samples.vocabulary import Vocabulary
 
-TASKS = ("treebank", "ner", "nli", "copa", "translation", "polarity", "tense", "text")
-RENDERERS: dict[str, Callable[[Meaning], Sentence]] = {
+RENDERERS: dict[str, Callable[[Meaning], SentenceTree]] = {
     "en": english,
     "de": german,
     "tr": turkish,
     "sw": swahili,
 }
-LANGUAGES = tuple(RENDERERS)
 
 # so many repetitions in a row say that all has been said
 _PATIENCE = 5_000
@@ -36,58 +37,19 @@ Item = TypeVar("Item")
 Label = TypeVar("Label")
 
 
-@dataclass(frozen=True)
-class Request:
-    """A task, its language (two for translation), how many, from which seed, for which split."""
-
-    task: str
-    language: str
-    size: int
-    seed: int
-    split: str
-    disjoint_lexemes: bool
-
-    def __post_init__(self) -> None:
-        _check_choice("task", self.task, TASKS)
-        _check_choice("split", self.split, SPLITS)
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise SettingError(f"size is {self.size!r}; expected a whole number of at least 1.")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SettingError(f"seed is {self.seed!r}; expected a whole number.")
-        _check_language(self.task, self.language)
-        if self.task == "copa" and self.disjoint_lexemes:
-            raise SettingError(
-                "disjoint_lexemes is True, but copa tells of one table of events in every split; leave it out."
-            )
-
-    @property
-    def languages(self) -> list[str]:
-        """The language, or the two of a translation."""
-        return self.language.split("-")
-
-    @property
-    def name(self) -> str:
-        """What the corpus is called."""
-        return f"sample-{self.task}-{self.language}-{self.split}"
-
-    def ids(self) -> list[str]:
-        """The ids of the sentences, the same in every language."""
-        return [f"{self.split}-{self.seed}-{number:06d}" for number in range(1, self.size + 1)]
-
-
-def sentences(request: Request) -> tuple[Meaning, ...]:
+def sentences(request: SampleSettings) -> tuple[Meaning, ...]:
     """The meanings of a treebank, of text, of translations and of texts with names: these four are in step."""
     return _sentences(replace(request, task="text", language="en"))
 
 
 @lru_cache(maxsize=2)
-def _sentences(request: Request) -> tuple[Meaning, ...]:
+def _sentences(request: SampleSettings) -> tuple[Meaning, ...]:
     """The meanings, kept for the next language."""
     source = _source(request, "sentences")
     return tuple(_distinct(request, repeat(None), lambda _: sample_meaning(source), skeleton))
 
 
-def pairs(request: Request) -> list[Pair]:
+def pairs(request: SampleSettings) -> list[InferencePair]:
     """Premises and hypotheses, the labels in equal shares."""
     source = _source(request, "nli")
     return _distinct(
@@ -98,7 +60,7 @@ def pairs(request: Request) -> list[Pair]:
     )
 
 
-def choices(request: Request) -> list[Choice]:
+def choices(request: SampleSettings) -> list[CausalChoice]:
     """Questions for causes and effects, the right choice as often the first as the second."""
     source = _source(request, "copa")
     return _distinct(
@@ -109,7 +71,7 @@ def choices(request: Request) -> list[Choice]:
     )
 
 
-def labelled(request: Request) -> list[Labelled]:
+def labelled(request: SampleSettings) -> list[LabelledMeaning]:
     """Sentences with their polarity or tense, the classes in equal shares."""
     source = _source(request, request.task)
     if request.task == "polarity":
@@ -119,17 +81,17 @@ def labelled(request: Request) -> list[Labelled]:
     return _distinct(request, tenses, lambda label: sample_tense(source, label), _skeleton_of)
 
 
-def _skeleton_of(item: Labelled) -> str:
+def _skeleton_of(item: LabelledMeaning) -> str:
     return skeleton(item.meaning)
 
 
-def _source(request: Request, stream: str) -> Source:
+def _source(request: SampleSettings, stream: str) -> MeaningSource:
     part = request.split if request.disjoint_lexemes else ""
-    return Source(Draw(stream, request.split, part, request.seed), Vocabulary(part), request.split)
+    return MeaningSource(Draw(stream, request.split, part, request.seed), SplitVocabulary(part), request.split)
 
 
 def _distinct(
-    request: Request, labels: Iterator[Label], draw: Callable[[Label], Item], key: Callable[[Item], str]
+    request: SampleSettings, labels: Iterator[Label], draw: Callable[[Label], Item], key: Callable[[Item], str]
 ) -> list[Item]:
     """As many items as asked for, one for each label in turn, no two alike by their keys."""
     seen: set[str] = set()
@@ -159,17 +121,50 @@ def _in_shares(draw: Draw, labels: tuple[Label, ...]) -> Iterator[Label]:
             yield label
 
 
-def _check_choice(setting: str, found: str, allowed: tuple[str, ...]) -> None:
-    if found not in allowed:
-        raise SettingError(f"{setting} is {found!r}; expected one of {', '.join(allowed)}.")
+POLARITIES = ("affirmative", "negative")
+TENSES: tuple[Tense, ...] = ("past", "present", "future")
+_SHAPES = {"linked": 0.7, "relative": 0.15, "simple": 0.15}
+_MISLEADING = 0.9
 
 
-def _check_language(task: str, language: str) -> None:
-    if task != "translation":
-        _check_choice("language", language, LANGUAGES)
-        return
-    source, _, target = language.partition("-")
-    if source not in LANGUAGES or target not in LANGUAGES or source == target:
-        raise SettingError(
-            f"language is {language!r}; expected two of {', '.join(LANGUAGES)} for translation, such as 'tr-en'."
-        )
+@dataclass(frozen=True)
+class LabelledMeaning:
+    """A meaning, and the class of its first (or only) main clause."""
+
+    meaning: Meaning
+    label: str
+
+
+def sample_polarity(source: MeaningSource, label: str) -> LabelledMeaning:
+    """A sentence whose main clause is affirmative or negative; mostly the other clause is the opposite."""
+    draw = source.draw
+    negated = label == "negative"
+    other = not negated if draw.chance(_MISLEADING) else negated
+    shape = draw.weighted(_SHAPES)
+    if shape == "linked":
+        meaning = sample_linked(source, polarities=(negated, other))
+    elif shape == "relative":
+        meaning = sample_relative(source, negated=negated, inner_negated=other)
+    else:
+        meaning = Meaning((sample_clause(source, negated=negated),))
+    return LabelledMeaning(_timeless(meaning), label)
+
+
+def sample_tense(source: MeaningSource, label: Tense) -> LabelledMeaning:
+    """A sentence whose main clause has a tense; mostly the other clause has another."""
+    draw = source.draw
+    others: tuple[Tense, ...] = tuple(tense for tense in TENSES if tense != label)
+    other: Tense = draw.of(others) if draw.chance(_MISLEADING) else label
+    shape = draw.weighted(_SHAPES)
+    if shape == "linked":
+        meaning = sample_linked(source, tenses=(label, other))
+    elif shape == "relative":
+        meaning = sample_relative(source, tense=label)
+    else:
+        meaning = Meaning((sample_clause(source, tense=label),))
+    return LabelledMeaning(_timeless(meaning), label)
+
+
+def _timeless(meaning: Meaning) -> Meaning:
+    clauses = (replace(clause, time="", time_first=False, frequency="") for clause in meaning.clauses)
+    return replace(meaning, clauses=tuple(clauses))

@@ -1,13 +1,18 @@
-"""Words in a dependency tree, and the sentence that they make."""
+"""Words in a dependency tree, the sentence that they make, and its CoNLL-U."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from residuum.samples import lexicon
+from residuum.samples.meanings import Meaning, described
+
 
 @dataclass(slots=True, eq=False)
-class Word:
+class TreeWord:
     """A syntactic word while its sentence is put together; its head may be set later.
 
     `fused` is the written token that this word and the next make together (German `im`, Turkish `hastaydı`).
@@ -19,12 +24,12 @@ class Word:
     upos: str
     feats: str = "_"
     deprel: str = "root"
-    head: "Word | None" = None
+    head: TreeWord | None = None
     fused: str = ""
     entity: str = "O"
     glued: bool = False
 
-    def under(self, head: "Word", deprel: str) -> "Word":
+    def under(self, head: TreeWord, deprel: str) -> TreeWord:
         """This word as a dependent of another."""
         self.head, self.deprel = head, deprel
         return self
@@ -34,16 +39,16 @@ class Word:
 class Phrase:
     """Words in their order, one of which is the head of the others."""
 
-    words: list[Word]
-    head: Word
+    words: list[TreeWord]
+    head: TreeWord
 
-    def under(self, head: Word, deprel: str) -> "Phrase":
+    def under(self, head: TreeWord, deprel: str) -> Phrase:
         """This phrase as a dependent of a word."""
         self.head.under(head, deprel)
         return self
 
 
-class Row(NamedTuple):
+class TreeRow(NamedTuple):
     """A word of a finished sentence: the columns of CoNLL-U that are used, and the BIO tag."""
 
     form: str
@@ -57,7 +62,7 @@ class Row(NamedTuple):
     entity: str
 
 
-class Token(NamedTuple):
+class WrittenToken(NamedTuple):
     """A written token: one word, or two that are written as one."""
 
     form: str
@@ -66,18 +71,18 @@ class Token(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sentence:
+class SentenceTree:
     """A finished sentence."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TreeRow, ...]
 
-    def tokens(self) -> list[Token]:
+    def tokens(self) -> list[WrittenToken]:
         """The tokens as written."""
         tokens, index = [], 0
         while index < len(self.rows):
             row = self.rows[index]
             last = self.rows[index + 1] if row.fused else row
-            tokens.append(Token(row.fused or row.form, row.entity, last.space_after))
+            tokens.append(WrittenToken(row.fused or row.form, row.entity, last.space_after))
             index += 2 if row.fused else 1
         return tokens
 
@@ -86,7 +91,7 @@ class Sentence:
         return "".join(t.form + (" " if t.space_after else "") for t in self.tokens()).rstrip(" ")
 
 
-def finished(words: Sequence[Word], upper: str) -> Sentence:
+def finished(words: Sequence[TreeWord], upper: str) -> SentenceTree:
     """The sentence of words in a tree, the first letter made big as `upper` tells (a Turkish i becomes İ)."""
     first = words[0]
     if first.fused:
@@ -94,9 +99,9 @@ def finished(words: Sequence[Word], upper: str) -> Sentence:
     first.form = upper + first.form[1:]
     position = {id(word): number for number, word in enumerate(words, 1)}
     following = (*(word.glued for word in words[1:]), False)
-    return Sentence(
+    return SentenceTree(
         tuple(
-            Row(
+            TreeRow(
                 word.form,
                 word.lemma,
                 word.upos,
@@ -112,16 +117,16 @@ def finished(words: Sequence[Word], upper: str) -> Sentence:
     )
 
 
-def punctuation(mark: str, head: Word) -> Word:
+def punctuation(mark: str, head: TreeWord) -> TreeWord:
     """A comma or full stop, without a space before it."""
-    return Word(mark, mark, "PUNCT", "_", "punct", head, glued=True)
+    return TreeWord(mark, mark, "PUNCT", "_", "punct", head, glued=True)
 
 
-def joined(*parts: Phrase | Word | Iterable[Word] | None) -> list[Word]:
+def joined(*parts: Phrase | TreeWord | Iterable[TreeWord] | None) -> list[TreeWord]:
     """The words of phrases one after the other; what is absent is left out."""
-    words: list[Word] = []
+    words: list[TreeWord] = []
     for part in parts:
-        if isinstance(part, Word):
+        if isinstance(part, TreeWord):
             words.append(part)
         elif isinstance(part, Phrase):
             words += part.words
@@ -135,7 +140,7 @@ def fixed_phrase(notation: str) -> Phrase:
 
     A form alone is an adverb. `am>an` is a word that the next one joins to `am`.
     """
-    words = [Word(*cells) for cells in _notation(notation)]
+    words = [TreeWord(*cells) for cells in _notation(notation)]
     head = next(word for word in words if word.deprel.startswith("*"))
     head.deprel = head.deprel[1:]
     for word in words:
@@ -153,3 +158,40 @@ def _notation(notation: str) -> list[tuple[str, str, str, str, str]]:
         form, lemma, upos, feats, deprel = word.split("/") if "/" in word else (word, word, "ADV", "_", "*advmod")
         cells.append((form, lemma, upos, feats.replace(",", "|"), deprel))
     return cells
+
+
+def adverb(key: str, language: str, head: TreeWord) -> Phrase | None:
+    """An adverb of manner or frequency under a head; None if none is said."""
+    return _under(getattr(lexicon.adverbs()[key], language), head) if key else None
+
+
+def time(key: str, language: str, head: TreeWord) -> Phrase | None:
+    """A time under a head; None if none is said."""
+    return _under(getattr(lexicon.times()[key], language), head) if key else None
+
+
+def _under(notation: str, head: TreeWord) -> Phrase:
+    phrase = fixed_phrase(notation)
+    return phrase.under(head, phrase.head.deprel)
+
+
+def conllu(sentence: SentenceTree, sent_id: str, meaning: Meaning) -> str:
+    """A sentence with its id, its text and what it means above it, and a blank line below."""
+    lines = [f"# sent_id = {sent_id}", f"# text = {sentence.text()}", f"# meaning = {described(meaning)}"]
+    rows = sentence.rows
+    in_range = False
+    for number, row in enumerate(rows, 1):
+        if row.fused:
+            misc = _misc(rows[number].space_after)
+            lines.append(f"{number}-{number + 1}\t{row.fused}\t_\t_\t_\t_\t_\t_\t_\t{misc}")
+        inside = bool(row.fused) or in_range
+        in_range = bool(row.fused)
+        misc = "_" if inside else _misc(row.space_after)
+        lines.append(
+            f"{number}\t{row.form}\t{row.lemma}\t{row.upos}\t_\t{row.feats}\t{row.head}\t{row.deprel}\t_\t{misc}"
+        )
+    return "\n".join(lines) + "\n\n"
+
+
+def _misc(space_after: bool) -> str:
+    return "_" if space_after else "SpaceAfter=No"

@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from residuum.samples import adverbials, lexicon
+from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, Sentence, Word, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
 from residuum.samples.turkish_forms import (
     capital,
     copula_suffix,
@@ -19,7 +19,7 @@ from residuum.samples.turkish_forms import (
 
 _LINKS = {"and": "ve", "but": "ama"}
 _NUMERALS = {"two": "iki", "three": "üç", "four": "dört", "five": "beş"}
-_QUANTIFIERS = {"many": ("birçok", "Ind"), "all": ("bütün", "Tot"), "every": ("her", "Tot"), "this": ("bu", "Dem")}
+_QUANTIFIERS = {"many": ("birçok", "Ind"), "all": ("bütün", "Ind"), "every": ("her", "Ind"), "this": ("bu", "Dem")}
 # after numbers and words of quantity the noun stays singular
 _SINGULAR_AFTER = (*NUMERALS, "many", "every")
 _INDEFINITE = (*NUMERALS, "many", "a", "bare")
@@ -45,7 +45,7 @@ _NOT = {
 }
 
 
-def turkish(meaning: Meaning) -> Sentence:
+def turkish(meaning: Meaning) -> SentenceTree:
     """A meaning as a Turkish sentence."""
     first, *others = meaning.clauses
     main = _clause(first, first.subject)
@@ -53,7 +53,7 @@ def turkish(meaning: Meaning) -> Sentence:
     for clause in others:
         second = _clause(clause, first.subject if meaning.shared_subject else clause.subject).under(main.head, "conj")
         comma = punctuation(",", second.head) if meaning.link == "but" else None
-        link = Word(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
+        link = TreeWord(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
         words = joined(words, comma, link, second)
     words.append(punctuation(".", main.head))
     return finished(words, capital(words[0].fused or words[0].form))
@@ -65,7 +65,7 @@ def _clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     return _arranged(clause, predicate, _subject(clause, predicate.head))
 
 
-def _subject(clause: Clause, head: Word) -> Phrase | None:
+def _subject(clause: Clause, head: TreeWord) -> Phrase | None:
     if not clause.subject or clause.subject[0].kind == "pronoun":
         return None
     return _group(clause.subject, "Nom").under(head, "nsubj")
@@ -77,22 +77,22 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
     A time before the relative clause of the subject would be read as part of it, so it comes after the subject.
     """
     head = predicate.head
-    time = adverbials.time(clause.time, "tr", head)
+    time = trees.time(clause.time, "tr", head)
     time_first = clause.time_first and not any(entity.relative for entity in clause.subject)
     first, second = (time, None) if time_first else (None, time)
     rest = joined(second, _rest(clause, predicate))
     return Phrase(joined(first, subject, subject and _comma(subject, rest[0]), rest), head)
 
 
-def _rest(clause: Clause, predicate: Phrase) -> list[Word]:
+def _rest(clause: Clause, predicate: Phrase) -> list[TreeWord]:
     """What follows the subject and the time; only early stands between a goal and the verb."""
     head = predicate.head
     definite, indefinite = _object(clause, head)
     means = _phrase_of(noun_form(clause.means, "sg", "Ins"), clause.means, "Ins") if clause.means else None
     ground = None if clause.predicate == BE_AT else _ground(clause, head)
-    manner = adverbials.adverb(clause.manner, "tr", head)
+    manner = trees.adverb(clause.manner, "tr", head)
     return joined(
-        adverbials.adverb(clause.frequency, "tr", head),
+        trees.adverb(clause.frequency, "tr", head),
         clause.companion and _entity(clause.companion, "Ins").under(head, "obl"),
         means and means.under(head, "obl"),
         clause.place and _entity(clause.place, "Loc").under(head, "obl"),
@@ -105,12 +105,12 @@ def _rest(clause: Clause, predicate: Phrase) -> list[Word]:
     )
 
 
-def _comma(subject: Phrase, following: Word) -> Word | None:
+def _comma(subject: Phrase, following: TreeWord) -> TreeWord | None:
     """A comma where the subject and the next word would be read as one: Doktor, Robert'i gördü."""
     return punctuation(",", subject.head) if _runs_on(subject.words[-1], following) else None
 
 
-def _runs_on(last: Word, following: Word) -> bool:
+def _runs_on(last: TreeWord, following: TreeWord) -> bool:
     """Whether two words look like a title and a name, two names, or a compound (çocuk doktoru: paediatrician)."""
     if "Number=Sing" not in last.feats or "Case=Nom" not in last.feats:
         return False
@@ -140,10 +140,10 @@ def _predicate(clause: Clause, agreement: str) -> Phrase:
 def _verb(clause: Clause, form: str, feats: str) -> Phrase:
     """A verb form, after the noun that belongs to the verb (yardım etti) or is always its object (şarkı söyledi)."""
     stem = verb_stem(clause.predicate)
-    head = Word(form, stem.stem, "VERB", feats)
+    head = TreeWord(form, stem.stem, "VERB", feats)
     if not stem.noun:
         return Phrase([head], head)
-    noun = Word(stem.noun, stem.noun, "NOUN", "Case=Nom|Number=Sing|Person=3")
+    noun = TreeWord(stem.noun, stem.noun, "NOUN", "Case=Nom|Number=Sing|Person=3")
     return Phrase([noun.under(head, "compound:lvc" if stem.stem == "et" else "obj"), head], head)
 
 
@@ -155,18 +155,18 @@ def _copular(clause: Clause, agreement: str) -> Phrase:
     if clause.tense == "future":
         form = future_form("ol", "", clause.negated, agreement)
         feats = _FINITE_FEATS["future"].format(number, person, _polarity(clause))
-        return Phrase([*complement.words, Word(form, "ol", "AUX", feats).under(head, "cop")], head)
+        return Phrase([*complement.words, TreeWord(form, "ol", "AUX", feats).under(head, "cop")], head)
     tense = "Past" if clause.tense == "past" else "Pres"
     if clause.negated:
         feats = f"Number={number}|Person={person}|Polarity=Neg|Tense={tense}"
-        no = Word(_NOT[clause.tense][agreement], "değil", "AUX", feats).under(head, "cop")
+        no = TreeWord(_NOT[clause.tense][agreement], "değil", "AUX", feats).under(head, "cop")
         return Phrase([*complement.words, no], head)
     suffix = copula_suffix(head.form, clause.tense, agreement)
     if not suffix:
         return complement
     head.fused = head.form + suffix
     evidence = "Aspect=Perf|Evident=Fh|" if tense == "Past" else ""
-    copula = Word(suffix, "i", "AUX", f"{evidence}Number={number}|Person={person}|Tense={tense}")
+    copula = TreeWord(suffix, "i", "AUX", f"{evidence}Number={number}|Person={person}|Tense={tense}")
     return Phrase([*complement.words, copula.under(head, "cop")], head)
 
 
@@ -175,12 +175,12 @@ def _complement(clause: Clause) -> Phrase:
         assert clause.ground is not None
         return _entity(clause.ground, "Loc")
     form = lexicon.adjectives()[clause.quality].tr
-    head = Word(form, form, "ADJ")
-    very = Word("çok", "çok", "ADV").under(head, "advmod") if clause.very else None
+    head = TreeWord(form, form, "ADJ")
+    very = TreeWord("çok", "çok", "ADV").under(head, "advmod") if clause.very else None
     return Phrase(joined(very, head), head)
 
 
-def _object(clause: Clause, head: Word) -> tuple[Phrase | None, Phrase | None]:
+def _object(clause: Clause, head: TreeWord) -> tuple[Phrase | None, Phrase | None]:
     """The object as a definite one or as an indefinite one, which keeps beside the verb."""
     if not clause.object:
         return None, None
@@ -208,7 +208,7 @@ def _is_marked(clause: Clause, entity: Entity) -> bool:
     return is_certain or (key == "clock" and not clause.negated)
 
 
-def _ground(clause: Clause, head: Word) -> Phrase | None:
+def _ground(clause: Clause, head: TreeWord) -> Phrase | None:
     """The place that the verb asks for: the goal in the dative, where one lives in the locative, or as governed."""
     if clause.ground is None:
         return None
@@ -218,11 +218,11 @@ def _ground(clause: Clause, head: Word) -> Phrase | None:
     return _entity(clause.ground, case).under(head, "obl")
 
 
-def _beneficiary(clause: Clause, head: Word) -> Phrase | None:
+def _beneficiary(clause: Clause, head: TreeWord) -> Phrase | None:
     if clause.beneficiary is None:
         return None
     phrase = _entity(clause.beneficiary, "Nom").under(head, "obl")
-    return Phrase([*phrase.words, Word("için", "için", "ADP").under(phrase.head, "case")], phrase.head)
+    return Phrase([*phrase.words, TreeWord("için", "için", "ADP").under(phrase.head, "case")], phrase.head)
 
 
 def _agreement(subject: tuple[Entity, ...]) -> str:
@@ -239,7 +239,7 @@ def _group(members: tuple[Entity, ...], case: str, without_bir: bool = False) ->
     first, *others = (_entity(member, case, without_bir) for member in members)
     for other in others:
         other.under(first.head, "conj")
-        link = Word("ve", "ve", "CCONJ").under(other.head, "cc")
+        link = TreeWord("ve", "ve", "CCONJ").under(other.head, "cc")
         first.words = joined(first.words, link, other)
     return first
 
@@ -247,7 +247,7 @@ def _group(members: tuple[Entity, ...], case: str, without_bir: bool = False) ->
 def _entity(entity: Entity, case: str, without_bir: bool = False) -> Phrase:
     if entity.kind == "pronoun":
         lemma, forms, feats = _PRONOUNS[entity.lexeme]
-        word = Word(forms[case], lemma, "PRON", f"Case={case}|{feats}|PronType=Prs")
+        word = TreeWord(forms[case], lemma, "PRON", f"Case={case}|{feats}|PronType=Prs")
         return Phrase([word], word)
     return _name(entity, case) if entity.kind == "name" else _noun_phrase(entity, case, without_bir)
 
@@ -256,7 +256,7 @@ def _name(entity: Entity, case: str) -> Phrase:
     """A name; the last of its words has the case."""
     name = lexicon.names()[entity.lexeme]
     forms = name.tr.split() + ([lexicon.names()[entity.surname].tr] if entity.surname else [])
-    words = [Word(form, form, "PROPN", "Case=Nom|Number=Sing|Person=3", entity=f"I-{name.type}") for form in forms]
+    words = [TreeWord(form, form, "PROPN", "Case=Nom|Number=Sing|Person=3", entity=f"I-{name.type}") for form in forms]
     words[0].entity = f"B-{name.type}"
     words[-1].form = name_form(forms[-1], case)
     words[-1].feats = f"Case={case}|Number=Sing|Person=3"
@@ -288,30 +288,30 @@ def _phrase_of(form: str, key: str, case: str, number: str = "sg", possessed: bo
     feats = f"Case={case}|Number={number}|Person=3"
     if possessed:
         feats = f"Case={case}|Number={number}|Number[psor]=Sing|Person=3|Person[psor]=3"
-    word = Word(form, noun_form(key, "sg", "Nom"), "NOUN", feats)
+    word = TreeWord(form, noun_form(key, "sg", "Nom"), "NOUN", feats)
     return Phrase([word], word)
 
 
-def _quantity(entity: Entity, head: Word) -> Word | None:
+def _quantity(entity: Entity, head: TreeWord) -> TreeWord | None:
     if entity.determiner in NUMERALS:
         form = _NUMERALS[entity.determiner]
-        return Word(form, form, "NUM", "NumType=Card").under(head, "nummod")
+        return TreeWord(form, form, "NUM", "NumType=Card").under(head, "nummod")
     if entity.determiner in _QUANTIFIERS:
         form, type = _QUANTIFIERS[entity.determiner]
-        return Word(form, form, "DET", f"PronType={type}").under(head, "det")
+        return TreeWord(form, form, "DET", f"PronType={type}").under(head, "det")
     return None
 
 
-def _adjective(key: str, head: Word) -> Word:
+def _adjective(key: str, head: TreeWord) -> TreeWord:
     form = lexicon.adjectives()[key].tr
-    return Word(form, form, "ADJ").under(head, "amod")
+    return TreeWord(form, form, "ADJ").under(head, "amod")
 
 
-def _bir(head: Word) -> Word:
-    return Word("bir", "bir", "DET", "Definite=Ind|PronType=Art").under(head, "det")
+def _bir(head: TreeWord) -> TreeWord:
+    return TreeWord("bir", "bir", "DET", "Definite=Ind|PronType=Art").under(head, "det")
 
 
-def _relative(entity: Entity, head: Word) -> list[Word]:
+def _relative(entity: Entity, head: TreeWord) -> list[TreeWord]:
     """The participle with what belongs to it: who does something (-An), or what somebody does it to (-DIk)."""
     clause = entity.relative
     assert clause is not None

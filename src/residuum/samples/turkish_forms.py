@@ -44,7 +44,7 @@ _POSSESSED_PARTICIPLE = {"1Sing": "DIğIm", "1Plur": "DIğImIz", "3Sing": "DIğI
 
 
 @dataclass(frozen=True)
-class VerbStem:
+class TurkishVerbStem:
     """A verb: the noun that belongs to it, its stem, that before a vowel, the case it governs, whether it lasts."""
 
     noun: str
@@ -91,13 +91,13 @@ def name_form(name: str, case: str) -> str:
 
 
 @cache
-def verb_stem(key: str) -> VerbStem:
+def verb_stem(key: str) -> TurkishVerbStem:
     """The parts of a verb."""
     cell, *governs = lexicon.verbs()[key].tr.split()
     noun, _, stems = cell.rstrip("!").rpartition("+")
     stem, _, before_vowel = stems.partition("/")
     case = governs[0][1:].capitalize() if governs else "Acc"
-    return VerbStem(noun, stem, before_vowel, case, cell.endswith("!"))
+    return TurkishVerbStem(noun, stem, before_vowel, case, cell.endswith("!"))
 
 
 @cache
@@ -153,7 +153,7 @@ def raised(stem: str) -> str:
     return "yi" if stem == "ye" else stem
 
 
-def _progressive(verb: VerbStem, negated: bool) -> str:
+def _progressive(verb: TurkishVerbStem, negated: bool) -> str:
     """The present stem: geliyor, bekliyor, gelmiyor."""
     if negated:
         return suffixed(verb.stem, "mIyor")

@@ -1,100 +1,199 @@
-"""What was written, measured as it is: the score on the test part, the time, and the same of a narrowed network."""
+"""Measured cost and quality: bytes and milliseconds of each number of layers, speed-ups, scores of predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task, labels_of
-from residuum.errors import ModelError
-from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.statistics import Interval
-from residuum.models.loading import Model
+from residuum.errors import CorpusError, DataError
+from residuum.maths.metrics import SentenceSums, Truth, score_interval
+from residuum.maths.probe_scores import number_scores
+from residuum.maths.statistics import Interval, bootstrap
+from residuum.models.loading import Model, only_first_layers
 from residuum.models.vocabularies import Vocabulary
-from residuum.probing.batteries import Bench
-from residuum.probing.examples import Splits
-from residuum.shrinking.candidates import Candidate, train_candidates
-from residuum.shrinking.classifiers import Classifier
-from residuum.shrinking.costs import classifier_speed_up, in_turns, sampled, sentence_milliseconds, speed_up
-from residuum.shrinking.narrowing import narrowed, used_dimensions
+from residuum.probing.probe_data import ProbeData
+from residuum.shrinking.classifier import Classifier, Unit, classifier_bytes
+from residuum.shrinking.networks import saved_parameters, size_of, truncated
 from residuum.shrinking.predicting import Predictor
-from residuum.shrinking.scoring import prediction_interval
-from residuum.shrinking.settings import Settings
-from residuum.shrinking.truncation import saved_parameters, size_of
+
+SAMPLE = 64  # sentences that are timed
+CURVE_SAMPLE = 32  # the same for every layer by itself: one batch
+CURVE_REPEATS = 2
+REPEATS, FEWEST_REPEATS = 7, 3
+ENOUGH = 15.0  # seconds after which a slow model is not timed again, if it was so often
+
+Labelled = tuple[Any, Any, int]
+"""What was predicted, what is true, and the number of the text."""
+Seconds = Float[np.ndarray, "repeat 2"]
+Costs = dict[int, dict[str, float]]
+"""Of each layer: `layers`, `neurons`, `parameters`, `bytes` and `ms` of a network up to it and a probe on all of it."""
 
 
-def measure_product(product: Predictor, full: Predictor, test: Corpus, task: Task, seed: int = 0) -> dict[str, Any]:
+def measure_product(product: Predictor, full: Predictor, test: Corpus, task: Task, data: ProbeData) -> dict[str, Any]:
     """The score of what was written on the test texts, and how much faster it is than the whole model."""
     sample = sampled(test)
     times = in_turns(lambda: full.predict_corpus(sample), lambda: product.predict_corpus(sample))
     full_ms, product_ms = 1e3 * times.min(axis=0) / len(sample)
     alone = classifier_speed_up(full.classifier, product.classifier)
-    truth, predicted = labels_of(test, task), product.predict_corpus(test)
-    score = prediction_interval(predicted, truth, unit=task.unit, regression=task.regression, seed=seed)
+    labels, truth = product.classifier.labels, labels_of(test, task)
+    sums = prediction_sums(product.predict_corpus(test), truth, task, data.metric, labels)
+    score = score_interval([sums], seed=data.seed)
     return {
         "score": float(score.value),
         "interval": [float(score.low), float(score.high)],
         "ms": float(product_ms),
         "ms of the whole model": float(full_ms),
-        "speed-up": _interval(speed_up(times)),
-        "classifier speed-up": _interval(alone),
+        "speed-up": _value_and_bounds(speed_up(times)),
+        "classifier speed-up": _value_and_bounds(alone),
         "timed sentences": len(sample),
     }
 
 
-def measure_narrowed(
-    model: Model,
-    chosen: Candidate,
-    product: Predictor,
-    read: Callable[[Model], Splits],
-    bench: Bench,
-    settings: Settings,
-    vocabulary: Vocabulary | None,
-    sample: Corpus,
-) -> dict[str, Any]:
-    """The chosen neurons of a network without the hidden dimensions that none of them uses, with a probe of its own.
+def _value_and_bounds(interval: Interval) -> list[float]:
+    return [float(interval.value), float(interval.low), float(interval.high)]
 
-    `read` gives the examples as another network reads them. Where nothing can be measured, `narrowing` says why.
+
+def layer_costs(model: Model, n_rows: int, vocabulary: Vocabulary | None, sample: Corpus, unit: Unit) -> Costs:
+    """What a network up to each layer costs; bytes are those of weights and classifier, ms those of one sentence."""
+    costs: Costs = {}
+    few = sampled(sample, CURVE_SAMPLE)
+    for layer in range(model.n_layers + 1):
+        network = truncated(model, layer)
+        size, saved = size_of(network), saved_parameters(network, vocabulary)
+        neurons = sum(model.widths[: layer + 1])
+        costs[layer] = {
+            "layers": layer,
+            "neurons": neurons,
+            "parameters": size.parameters - saved,
+            "bytes": size.n_bytes - 4 * saved + classifier_bytes(n_rows, neurons),
+            "ms": _milliseconds(model, layer, n_rows, few, unit),
+        }
+    return costs
+
+
+def network_bytes(cost: Mapping[str, float], n_rows: int) -> float:
+    """The bytes of a network alone, whose cost has those of a classifier of `n_rows` classes on all its neurons too."""
+    return cost["bytes"] - classifier_bytes(n_rows, int(cost["neurons"]))
+
+
+def neurons_within(cost: Mapping[str, float], n_rows: int, n_bytes: float) -> int:
+    """The most neurons that a classifier may look at if it and its network shall have at most so many bytes."""
+    room = n_bytes - network_bytes(cost, n_rows) - classifier_bytes(n_rows, 0)
+    each = classifier_bytes(n_rows, 1) - classifier_bytes(n_rows, 0)
+    return max(0, min(int(cost["neurons"]), int(room // each)))
+
+
+def in_turns(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> Seconds:
+    """Seconds of both in every repeat; they take turns, so that what else the machine does meanwhile meets both.
+
+    Long work is repeated less often.
     """
-    dimensions = used_dimensions(product.classifier.indices)
-    if len(dimensions) == model.hidden_size:
-        return {"narrowing": f"nothing to drop: each of the {model.hidden_size} hidden dimensions has a chosen neuron"}
-    try:
-        small = narrowed(model, chosen.layer, dimensions)
-    except ModelError as error:
-        return {"narrowing": str(error)}
-    splits = read(small)
-    own = Bench(splits, bench.recipe, bench.max_memory, bench.seed)
-    columns = _columns(product.classifier, dimensions, splits.layout)
-    candidate = train_candidates(own, "narrowed", {len(dimensions): columns}, settings)[0]
-    predictor = Predictor(small, candidate.classifier(splits.layout, product.classifier.labels), product.unit)
-    return {
-        "narrowing": f"{len(dimensions)} of {model.hidden_size} hidden dimensions",
-        "narrowed": {
-            **{key: getattr(candidate, key) for key in ("layer", "dev", "test", "low", "high")},
-            "neurons": candidate.n_neurons,
-            **_size(small, predictor.classifier, vocabulary),
-            "ms": sentence_milliseconds(predictor, sample),
-        },
-    }
+    for work in (slow, fast):  # the first calls fill caches
+        work()
+    times: list[list[float]] = []
+    while len(times) < repeats and (len(times) < FEWEST_REPEATS or np.sum(times) < ENOUGH):
+        times.append([_seconds(slow), _seconds(fast)])
+    return np.array(times)
 
 
-def _size(small: Model, classifier: Classifier, vocabulary: Vocabulary | None) -> dict[str, int]:
-    size, saved = size_of(small.module), saved_parameters(small.module, vocabulary)
-    return {
-        "parameters": size.parameters - saved + classifier.weight.size + len(classifier.bias),
-        "bytes": size.n_bytes - 4 * saved + classifier.n_bytes,
-    }
+def speed_up(times: Seconds) -> Interval:
+    """How many times faster the second is: the ratio of total times, with its bootstrap interval over repeats."""
+    return bootstrap(lambda chosen: times[chosen, 0].sum() / times[chosen, 1].sum(), len(times))
 
 
-def _columns(classifier: Classifier, dimensions: np.ndarray, layout: NeuronLayout) -> np.ndarray:
-    starts = np.array(layout.starts)[classifier.layers]
-    return starts + np.searchsorted(dimensions, classifier.indices)
+def classifier_speed_up(slow: Classifier, fast: Classifier, n_rows: int = 10_000, repeats: int = REPEATS) -> Interval:
+    """The same of the classifiers alone, on random activations of `n_rows` words."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((n_rows, c.n_neurons), np.float32) for c in (slow, fast))
+    return speed_up(in_turns(lambda: slow.decide(x), lambda: fast.decide(y), repeats))
 
 
-def _interval(found: Interval) -> list[float]:
-    """Value, low, high."""
-    return [float(found.value), float(found.low), float(found.high)]
+def sentence_milliseconds(predictor: Predictor, sample: Corpus, repeats: int = 3) -> float:
+    """Milliseconds of a sentence, text in and label out, at the best of some repeats; one that is long is enough."""
+    times = [_seconds(lambda: predictor.predict_corpus(sample))]
+    while len(times) < repeats and sum(times) < ENOUGH / REPEATS:
+        times.append(_seconds(lambda: predictor.predict_corpus(sample)))
+    return 1e3 * min(times) / len(sample)
+
+
+def sampled(corpus: Corpus, size: int = SAMPLE) -> Corpus:
+    """Sentences to time, spread evenly over a corpus."""
+    places = np.unique(np.linspace(0, len(corpus) - 1, min(size, len(corpus))).astype(int))
+    return corpus.select(places.tolist())
+
+
+def _milliseconds(model: Model, layer: int, n_rows: int, sample: Corpus, unit: Unit) -> float:
+    widths = model.widths[: layer + 1]
+    every = Classifier(
+        weight=np.zeros((n_rows, sum(widths)), np.float32),
+        bias=np.zeros(n_rows, np.float32),
+        layers=np.repeat(np.arange(layer + 1), widths),
+        indices=np.concatenate([np.arange(width) for width in widths]),
+    )
+    with only_first_layers(model, layer):
+        return sentence_milliseconds(Predictor(model, every, unit), sample, repeats=CURVE_REPEATS)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def prediction_score(predicted: Sequence[Any], truth: Sequence[Any], *, unit: str, regression: bool) -> float:
+    """Accuracy over words or sentences, or Pearson's r; what has no true label does not count."""
+    labelled = _labelled(predicted, truth, unit)
+    if regression:
+        return number_scores(*_numbers(labelled)).pearson
+    return float(_right(labelled).mean())
+
+
+def prediction_sums(
+    predicted: Sequence[Any], truth: Sequence[Any], task: Task, metric: str, labels: Sequence[str]
+) -> SentenceSums:
+    """The sums over texts of which the task's own metric is a function, as probes have theirs."""
+    labelled = _labelled(predicted, truth, task.unit)
+    texts = np.array([text for _, _, text in labelled])
+    if not labels:
+        numbers, true = _numbers(labelled)
+        return Truth(metric, true, texts).sums(numbers)
+    places = {label: place for place, label in enumerate(labels)}
+    outside = places.get("O", 0) if metric == "span_f1" else len(labels)  # a word without any token
+    encoded = np.array([places.get(label, outside) for label, _, _ in labelled])
+    names = tuple(str(label) for _, label, _ in labelled)
+    values = np.array([places.get(name, -1) for name in names])
+    positive = places.get(task.positive or "", 1)
+    return Truth(metric, values, texts, tuple(labels), names, positive).sums(encoded)
+
+
+def _labelled(predicted: Sequence[Any], truth: Sequence[Any], unit: str) -> list[Labelled]:
+    """The words or texts that have a true label."""
+    if len(predicted) != len(truth):
+        raise CorpusError(f"{len(truth)} labels came with {len(predicted)} texts; expected one (or one list) for each.")
+    pairs = list(zip(predicted, truth, strict=True))
+    if unit == "word":
+        for number, (found, true) in enumerate(pairs):
+            if len(found) != len(true):
+                raise CorpusError(f"Text {number} has {len(found)} words, but {len(true)} labels; expected one each.")
+        every = [(a, b, text) for text, (x, y) in enumerate(pairs) for a, b in zip(x, y, strict=True)]
+    else:
+        every = [(a, b, text) for text, (a, b) in enumerate(pairs)]
+    labelled = [row for row in every if row[1] is not None]
+    if not labelled:
+        raise DataError("There is no label to score against; expected at least one.")
+    return labelled
+
+
+def _right(labelled: Sequence[Labelled]) -> np.ndarray:
+    return np.array([found == str(true) for found, true, _ in labelled], np.float64)
+
+
+def _numbers(labelled: Sequence[Labelled]) -> tuple[np.ndarray, np.ndarray]:
+    found, true, _ = zip(*labelled, strict=True)
+    return np.array(found, np.float64), np.array(true, np.float64)

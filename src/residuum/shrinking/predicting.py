@@ -1,39 +1,64 @@
-"""A network and a classifier that reads a few of its neurons: texts in, labels out."""
+"""`predict`: a network and a classifier that reads a few of its neurons. Texts in, labels out."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import nn
 
 from residuum.activations.extraction import Extraction, Room
-from residuum.activations.extraction import Settings as ExtractionSettings
+from residuum.activations.settings import ReadingSettings
 from residuum.corpus import Corpus
+from residuum.corpus.text_files import MAX_LINE_BYTES
+from residuum.errors import CorpusError, SettingError, StoreError
 from residuum.models.alignment import Aligner, Alignment
-from residuum.models.loading import Batch, Model, Reading
-from residuum.shrinking.classifiers import Classifier
-from residuum.shrinking.texts import Text, corpus_of
+from residuum.models.loading import Batch, Model, Reading, check_weights, first_layers, load_model
+from residuum.settings import command
+from residuum.shrinking.classifier import Classifier, Unit, read_classifier
+from residuum.shrinking.settings import PredictSettings
 
 BATCH = 32
 BATCH_TOKENS = 8192  # a batch with longer sentences is read in parts
+NO_LABEL = "_"
+
+Text = str | Sequence[str]
+"""A text whose words are separated by spaces, or its words; of a task on pairs: the two segments."""
 
 
-@dataclass(frozen=True)
-class Unit:
-    """What is labelled, and which tokens stand for it (as in `extract`)."""
+@command(PredictSettings)
+def predict(settings: PredictSettings) -> Iterator[Any]:
+    """Label texts, as they come, with what `transfer` wrote to `folder`: one label per text, or one list per text.
 
-    unit: str = "word"
-    pooling: str = "last"
-    position: str = "auto"
-    pairs: bool = False
+    Texts are read `batch_size` at a time, so a stream of any length is answered while it runs. Without texts, those
+    of standard input are answered as `residuum predict` prints them.
+    """
+    check_weights([settings.folder], settings.max_memory)
+    predictor = load_predictor(settings.folder, device=settings.device)
+    if settings.texts is None:
+        yield from label_lines(predictor, text_lines(sys.stdin.buffer), batch_size=settings.batch_size)
+        return
+    stream = iter(settings.texts)
+    while batch := list(islice(stream, settings.batch_size)):
+        yield from predictor.predict(batch, batch_size=settings.batch_size)
+
+
+def load_predictor(folder: str | Path, *, device: str = "auto") -> Predictor:
+    """Read a folder that `transfer` wrote; nothing else is needed, not even the model that it came from."""
+    folder = Path(folder)
+    classifier, unit = read_classifier(folder)
+    model = load_model(folder, device=device)
+    if classifier.top_layer > model.n_layers or classifier.indices.max() >= min(model.widths):
+        raise StoreError(f"The classifier and the model in {folder} do not belong together; copy the folder again.")
+    return Predictor(first_layers(model, classifier.top_layer), classifier, unit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,25 +72,42 @@ class Predictor:
     def predict(self, texts: Iterable[Text], *, batch_size: int = BATCH) -> list[Any]:
         """The label of each text (a number in a regression), or of a word task a list with the label of each word.
 
-        A word that no sub-word of the tokenizer stands for has the label None.
+        A word without any sub-word of the tokenizer has the label None.
         """
         return self.predict_corpus(corpus_of(texts, unit=self.unit.unit, pairs=self.unit.pairs), batch_size=batch_size)
 
     def predict_corpus(self, corpus: Corpus, *, batch_size: int = BATCH) -> list[Any]:
         """The same for the sentences of a corpus, which are read longest first, `batch_size` at a time."""
+        return self._answers(corpus, batch_size, lambda x: self.classifier.decide(x).tolist())
+
+    def scores(self, texts: Iterable[Text], *, batch_size: int = BATCH) -> list[Any]:
+        """The scores W x + b of each text, or of a word task a list with those of each word."""
+        corpus = corpus_of(texts, unit=self.unit.unit, pairs=self.unit.pairs)
+        return self._answers(corpus, batch_size, lambda x: list(self.classifier.scores(x)))
+
+    def _answers(self, corpus: Corpus, batch_size: int, answer: Any) -> list[Any]:
+        """What `answer` gives for the chosen neurons of each sentence, or of each word of it."""
         order = sorted(range(len(corpus)), key=lambda i: -len(corpus.sentences[i]))
-        extraction = self._extraction(corpus, order)
-        found: list[Any] = [None] * len(order)
+        bare = replace(corpus, labels={}, sentence_labels={}, choices=None).select(order)
+        settings = ReadingSettings(
+            pooling=self.unit.pooling, unit=self.unit.unit, position=self.unit.position, batch_tokens=BATCH_TOKENS
+        )
+        extraction = Extraction(self._reader, bare, list(self.classifier.by_layer()), settings)
+        answers: list[Any] = [None] * len(order)
         room = Room()
         for first in range(0, len(order), batch_size):
             chosen = order[first : first + batch_size]
             alignments = extraction.align(self._aligner, first, first + len(chosen))
             buffers = extraction.buffers(alignments, room)
             extraction.fill(alignments, buffers)
-            labels = self.classifier.decide(np.concatenate(buffers.hidden, axis=1))
-            for place, label in zip(chosen, self._by_sentence(labels, alignments, buffers.first_row), strict=True):
-                found[place] = label
-        return found
+            rows = answer(np.concatenate(buffers.hidden, axis=1))
+            for i, place in enumerate(chosen):
+                if self.unit.unit == "sentence":
+                    answers[place] = rows[i]
+                else:
+                    words = rows[buffers.first_row[i] : buffers.first_row[i + 1]]
+                    answers[place] = _with_lost_words(words, alignments[i])
+        return answers
 
     @cached_property
     def _aligner(self) -> Aligner:
@@ -78,38 +120,18 @@ class Predictor:
         widths = tuple(len(chosen.get(layer, ())) for layer in range(len(self.model.widths)))
         return replace(self.model, widths=widths, reader=_chosen_reader(self.model, chosen))
 
-    def _extraction(self, corpus: Corpus, order: list[int]) -> Extraction:
-        unit = self.unit
-        bare = replace(corpus, labels={}, sentence_labels={}, choices=None).select(order)
-        settings = ExtractionSettings(
-            pooling=unit.pooling, unit=unit.unit, position=unit.position, batch_tokens=BATCH_TOKENS
-        )
-        return Extraction(self._reader, bare, list(self.classifier.by_layer()), settings)
-
-    def _by_sentence(self, labels: np.ndarray, alignments: list[Alignment], first_row: np.ndarray) -> list[Any]:
-        if self.unit.unit == "sentence":
-            return labels.tolist()
-        return [
-            _word_labels(labels[first_row[i] : first_row[i + 1]].tolist(), alignment)
-            for i, alignment in enumerate(alignments)
-        ]
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model, "classifier": self.classifier, "unit": self.unit}  # caches hold closures
 
 
-def predict(folder: str | Path, texts: Iterable[Text], *, batch_size: int = BATCH, device: str = "auto") -> Iterator:
-    """Label texts, as they come, with what `transfer` wrote to `folder`: one label a text, or of words one list.
-
-    Texts are read `batch_size` at a time, so a stream of any length is answered while it runs.
-    """
-    from residuum.shrinking.product import load_product
-
-    predictor = load_product(folder, device=device)
-    stream = iter(texts)
-    while batch := list(islice(stream, batch_size)):
-        yield from predictor.predict(batch, batch_size=batch_size)
+def probabilities(scores: Float[np.ndarray, "row class"]) -> Float[np.ndarray, "row class"]:
+    """softmax(W x + b), row by row."""
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def _chosen_reader(model: Model, chosen: Mapping[int, Int[np.ndarray, " neuron"]]):
-    """A reader that gives, of each layer, the chosen neurons; all of them are not copied."""
+    """A reader that gives the chosen neurons of each layer; a layer that is chosen whole is not copied."""
     read = model.reader
     columns = {
         layer: None if len(indices) == model.widths[layer] else torch.from_numpy(indices)
@@ -118,20 +140,101 @@ def _chosen_reader(model: Model, chosen: Mapping[int, Int[np.ndarray, " neuron"]
 
     def read_chosen(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
         whole = read(module, batch, layers, attention)
-        hidden = [_columns(states, columns[layer]) for layer, states in zip(layers, whole.hidden, strict=True)]
+        hidden = [
+            states if (indices := columns[layer]) is None else states.index_select(-1, indices.to(states.device))
+            for layer, states in zip(layers, whole.hidden, strict=True)
+        ]
         return Reading(hidden, whole.attention)
 
     return read_chosen
 
 
-def _columns(states: torch.Tensor, columns: torch.Tensor | None) -> torch.Tensor:
-    return states if columns is None else states.index_select(-1, columns.to(states.device))
-
-
-def _word_labels(labels: list[Any], alignment: Alignment) -> list[Any]:
+def _with_lost_words(answers: list[Any], alignment: Alignment) -> list[Any]:
     if not alignment.lost:
-        return labels
-    found: list[Any] = [None] * alignment.n_words
-    for word, label in zip(alignment.kept.tolist(), labels, strict=True):
-        found[word] = label
-    return found
+        return answers
+    every: list[Any] = [None] * alignment.n_words
+    for word, answer in zip(alignment.kept.tolist(), answers, strict=True):
+        every[word] = answer
+    return every
+
+
+def corpus_of(texts: Iterable[Text], *, unit: str, pairs: bool = False, name: str = "texts") -> Corpus:
+    """The corpus of some texts. Words are separated by white space, unless they come as a list."""
+    if isinstance(texts, str):
+        raise SettingError("Found one text; expected a list of texts.")
+    given = list(texts)
+    if pairs:
+        segments = [_segments(text, number) for number, text in enumerate(given)]
+        return Corpus(name, [first for first, _ in segments], pairs=[second for _, second in segments])
+    sentences = [_words(text, number) for number, text in enumerate(given)]
+    empty = next((number for number, words in enumerate(sentences) if not words), None)
+    if unit == "sentence" and empty is not None:
+        raise CorpusError(f"Text {empty} is empty; expected at least one word.")
+    return Corpus(name, sentences)
+
+
+def _words(text: Text, number: int) -> list[str]:
+    if isinstance(text, str):
+        return text.split()
+    words = list(text)
+    if wrong := [word for word in words if not isinstance(word, str) or not word or word.isspace()]:
+        raise CorpusError(f"Text {number} has the word {wrong[0]!r}; expected words that are not empty.")
+    return words
+
+
+def _segments(text: Text, number: int) -> tuple[list[str], list[str]]:
+    parts = [text] if isinstance(text, str) else list(text)
+    if len(parts) != 2 or not all(isinstance(part, str) and part.split() for part in parts):
+        raise CorpusError(f"Text {number} is {str(text)[:60]!r}; expected two segments: the task is about pairs.")
+    return parts[0].split(), parts[1].split()
+
+
+def label_lines(predictor: Predictor, lines: Iterable[str], *, batch_size: int = BATCH) -> Iterator[str]:
+    """What `residuum predict` prints: one answer per line, `batch_size` lines at a time.
+
+    Words: one line `word<tab>tag` per word and an empty line after the sentence, as in column files. Sentences: the
+    label or number. An empty line is answered by an empty one.
+    """
+    numbered = enumerate((line.rstrip("\r\n") for line in lines), 1)
+    while batch := list(islice(numbered, batch_size)):
+        texts = [_text_of_line(line, number, predictor.unit) for number, line in batch if line.strip()]
+        answers = iter(predictor.predict(texts, batch_size=batch_size))
+        for _, line in batch:
+            yield _answer_line(line, next(answers), predictor.unit) if line.strip() else ""
+
+
+def _text_of_line(line: str, number: int, unit: Unit) -> str | tuple[str, ...]:
+    if not unit.pairs:
+        return line
+    segments = tuple(line.split("\t"))
+    if len(segments) != 2 or not all(segment.strip() for segment in segments):
+        raise CorpusError(
+            f"Line {number} has {len(segments)} segments; expected two with a tab between: the task is about pairs."
+        )
+    return segments
+
+
+def _answer_line(line: str, answer: Any, unit: Unit) -> str:
+    if unit.unit == "sentence":
+        return answer if isinstance(answer, str) else f"{answer:.4f}"
+    rows = [f"{word}\t{NO_LABEL if tag is None else tag}" for word, tag in zip(line.split(), answer, strict=True)]
+    return "\n".join([*rows, ""])
+
+
+def text_lines(stream: BinaryIO) -> Iterator[str]:
+    """The lines of a stream of bytes as they come, without line ends and byte order mark: UTF-8, and none too long."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise CorpusError(f"Line {number} is longer than {MAX_LINE_BYTES:,} bytes; expected one text per line.")
+        if b"\0" in line:
+            raise CorpusError(f"Line {number} is not text: byte {line.index(0) + 1} is zero; expected UTF-8 text.")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"Line {number} is not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1} of it "
+                f"({error.reason}); convert the text to UTF-8 first, for instance with iconv."
+            ) from error
+        yield (text.removeprefix("\ufeff") if number == 1 else text).removesuffix("\n").removesuffix("\r")

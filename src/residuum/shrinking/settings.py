@@ -1,93 +1,244 @@
-"""What a transfer may lose, or spend, and which of its steps are taken."""
+"""The settings of transfer, predict, prune and trim."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
+from residuum.settings import (
+    Activations,
+    Argument,
+    Device,
+    MaxLoss,
+    Option,
+    Out,
+    Resumable,
+    Seed,
+    Seeds,
+    Settings,
+    Split,
+    TaskReading,
+    as_bytes,
+)
+
+if TYPE_CHECKING:
+    from residuum.maths.probing import ConvergedRecipe, PaperRecipe
 
 STEPS = ("layers", "clusters", "neurons")
 """LayerSelector, correlation clustering and feature selection (Dalvi et al. 2020, §7)."""
-THRESHOLDS = (0.3, 0.5, 0.7)
-KINDS = {"layers": "layers", "neurons": "neurons", "bytes": "layers", "ms": "layers"}
+BUDGETS = {"layers": "layers", "neurons": "neurons", "bytes": "layers", "ms": "layers", "speedup": "layers"}
 """What a budget can limit, and the step that keeps to it."""
-RULES = ("random", "medoid", "first")
+MEASUREMENTS = ("cka", "angular", "probe")
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
+
+ModelName = Annotated[Any, Argument("Model folder, .gguf file or hub name")]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that may be spent: layers above the embeddings, neurons, bytes of weights, or ms per sentence."""
+    """What may be spent: layers above the embeddings, neurons, bytes of weights, ms per sentence; or a speed-up."""
 
     kind: str
     amount: float
 
     @staticmethod
     def parse(text: str) -> Budget:
-        """`layers=3`, `neurons=300`, `bytes=60MB` or `ms=2.5`."""
+        """`layers=3`, `neurons=300`, `bytes=60MB`, `ms=2.5` or `speedup=3`."""
         kind, _, amount = text.strip().partition("=")
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?)B?", amount.strip(), re.IGNORECASE)
-        if kind not in KINDS or found is None or (found[2] and kind != "bytes"):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMG]?)B?", amount.strip(), re.IGNORECASE)
+        if kind not in BUDGETS or match is None or (match[2] and kind != "bytes"):
             raise SettingError(
-                f"The budget is {text!r}; expected layers=3, neurons=300, bytes=60MB or ms=2.5 (per sentence)."
+                f"The budget is {text!r}; expected layers=3, neurons=300, bytes=60MB, ms=2.5 or speedup=3."
             )
-        return Budget(kind, float(found[1]) * _UNITS[found[2].lower()])
+        return Budget(kind, float(match[1]) * _UNITS[match[2].lower()])
 
     @property
     def step(self) -> str:
         """The step that keeps to it."""
-        return KINDS[self.kind]
+        return BUDGETS[self.kind]
 
     def __str__(self) -> str:
         return f"{self.kind}={self.amount:.12g}"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Everything that decides which layers and neurons are kept, beside the data and the recipe of the probes.
+class TransferSettings(TaskReading, Resumable):
+    """What `transfer` takes.
 
-    `layer_loss` is the share of the oracle's score that LayerSelector may lose, `neuron_loss` the share of the score
-    of the kept layers that clustering and feature selection may lose together; clustering alone takes at most half
-    of it, so that selection has room. `thresholds` are the c_t that clustering tries. Everything is chosen with the
-    first of `seeds`; what was chosen is trained again with the others, to report a mean and deviation.
+    Layers are chosen so that they lose at most half of 1 − `keep`, neurons so that the product keeps `keep` of the
+    score of the oracle, a probe on all neurons of all layers. With `recipe="paper"` everything is chosen with the
+    first of `seeds`; what was chosen is trained again with the others, to report a mean and a standard deviation.
     """
 
-    steps: tuple[str, ...] = STEPS
-    layer_loss: float = 0.01
-    neuron_loss: float = 0.01
-    thresholds: tuple[float, ...] = THRESHOLDS
-    representatives: str = "medoid"
-    budget: Budget | None = None
-    l1: float = 1e-5
-    l2: float = 1e-5
-    seed: int = 0
-    seeds: int = 1
+    example: ClassVar[str] = "residuum transfer bert-base-cased UD_English-EWT --task upos --out models/tagger"
 
-    def __post_init__(self) -> None:
-        self._check_steps()
-        if self.seeds < 1:
-            raise SettingError(f"seeds is {self.seeds}; expected at least 1.")
-        for name in ("layer_loss", "neuron_loss"):
-            if not 0 <= getattr(self, name) < 1:
-                raise SettingError(f"{name} is {getattr(self, name)}; expected a share of at least 0 and below 1.")
-        if not self.thresholds or not all(0 < threshold < 1 for threshold in self.thresholds):
-            raise SettingError(f"The thresholds are {list(self.thresholds)}; expected some between 0 and 1.")
-        if self.representatives not in RULES:
-            raise SettingError(f"There is no rule {self.representatives!r}; choose random, medoid or first.")
-        if self.budget is not None and self.budget.step not in self.steps:
+    model: ModelName
+    corpus: Annotated[Any, Argument("Treebank, column file, table, folder of splits or hub name")]
+    task: Annotated[Any, Option("Task such as upos, chunk, ner, sst2, stsb, or the name of word labels", group="data")]
+    out: Out
+    _: KW_ONLY
+    steps: Annotated[tuple[Literal["layers", "clusters", "neurons"], ...], Option("Selection steps to take")] = STEPS
+    keep: Annotated[float, Option("Share of the oracle's score to keep", above=0, at_most=1)] = 0.99
+    speedup: Annotated[float | None, Option("Speed-up to reach, with the best score that allows", above=1)] = None
+    budget: Annotated[
+        Any, Option("Limit instead of --keep: layers=3, neurons=300, bytes=60MB, ms=2.5", parse=Budget.parse)
+    ] = None
+    thresholds: Annotated[tuple[float, ...], Option("Clustering thresholds to try", above=0, below=1)] = (0.3, 0.5, 0.7)
+    representatives: Annotated[Literal["random", "medoid", "first"], Option("Neuron that represents its cluster")] = (
+        "medoid"
+    )
+    pooling: Annotated[Literal["last", "first", "mean", "max"], Option("How sub-words make a word")] = "last"
+    position: Annotated[Literal["auto", "cls", "last", "mean"], Option("Token that represents a sentence")] = "auto"
+    penalty: Annotated[tuple[float, float] | None, Option("λ1,λ2 of the elastic net [chosen on dev]", at_least=0)] = (
+        None
+    )
+    recipe: Annotated[Any, Option("converged, or paper: Adam as in the papers", metavar="converged|paper")] = (
+        "converged"
+    )
+    save_as: Annotated[
+        Literal["residuum", "transformers"],
+        Option("residuum: neurons of several layers; transformers: one layer, for pipeline()", group="output"),
+    ] = "residuum"
+    trim: Annotated[bool, Option("Keep only the embeddings of tokens that the training texts use")] = False
+    narrow: Annotated[bool, Option("Measure the model without hidden dimensions that no neuron needs too")] = False
+    onnx: Annotated[bool, Option("Write model.onnx too, checked against the model", group="output")] = False
+    activations: Activations = None
+    seed: Seed = 0
+    seeds: Seeds = 1
+
+    def check(self) -> None:
+        """The budget needs the step that keeps to it."""
+        if not self.steps or not self.thresholds:
+            raise SettingError(f"No {'step' if not self.steps else 'threshold'} was given; expected at least one.")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise SettingError(f"The budget is {self.budget!r}; expected text such as neurons=300.")
+        if self.budget is not None and self.speedup is not None:
+            raise SettingError(f"The budget is {self.budget} and the speed-up {self.speedup:g}; give one of them.")
+        if isinstance(self.recipe, str) and self.recipe not in ("converged", "paper"):
+            raise SettingError(f"recipe is {self.recipe!r}; expected converged or paper.")
+        if self.seeds > 1 and self.recipe == "converged":
+            raise SettingError(f"seeds is {self.seeds}; converged probes have no seed. Pass recipe paper, or one seed.")
+        if self.one_layer and (self.pooling not in ("last", "first") or self.position not in ("auto", "cls")):
             raise SettingError(
-                f"The budget {self.budget} is kept by the step {self.budget.step!r}, which is left out; take that step "
-                "too, or give no budget."
+                f"pooling is {self.pooling} and position is {self.position}; models of transformers classify a word by "
+                "its first token and a sentence by [CLS]. Leave both out, or use --save-as residuum."
             )
-        if self.budget is not None and self.budget.kind == "neurons" and self.budget.amount < 1:
-            raise SettingError(f"The budget {self.budget} cannot be reached: the nearest is neurons=1.")
+        budget = self.allowance
+        if budget is not None and budget.step not in self.steps:
+            raise SettingError(
+                f"The budget {budget} is kept by the step {budget.step!r}, which is left out; take that step too, or "
+                "give no budget."
+            )
+        if budget is not None and budget.kind == "neurons" and budget.amount < 1:
+            raise SettingError(f"The budget {budget} cannot be reached: the nearest is neurons=1.")
 
-    def _check_steps(self) -> None:
-        unknown = [step for step in self.steps if step not in STEPS]
-        if unknown or not self.steps:
-            raise SettingError(f"The steps are {list(self.steps)}; choose some of {', '.join(STEPS)}.")
+    @property
+    def layer_keep(self) -> float:
+        """The share of the oracle's score that the chosen layers keep: half of the loss is left to the neurons."""
+        return 1 - (1 - self.keep) / 2
 
-    def limit(self, kind: str) -> float | None:
+    @property
+    def one_layer(self) -> bool:
+        """Whether all neurons must be of one layer, as the heads of transformers have them."""
+        return self.save_as == "transformers"
+
+    @property
+    def allowance(self) -> Budget | None:
+        """The budget, or the speed-up as one."""
+        return self.budget if self.speedup is None else Budget("speedup", self.speedup)
+
+    def limit_of(self, kind: str) -> float | None:
         """The budget's amount if it is of this kind."""
-        return self.budget.amount if self.budget is not None and self.budget.kind == kind else None
+        return self.allowance.amount if self.allowance is not None and self.allowance.kind == kind else None
+
+    def probe_recipe(self) -> ConvergedRecipe | PaperRecipe:
+        """The recipe of the probes."""
+        from residuum.maths.probing import ConvergedRecipe, PaperRecipe
+
+        named = {"converged": ConvergedRecipe, "paper": PaperRecipe}
+        return named[self.recipe]() if isinstance(self.recipe, str) else self.recipe
+
+
+@dataclass(frozen=True)
+class PredictSettings(Settings):
+    """What `predict` takes."""
+
+    example: ClassVar[str] = "residuum predict models/tagger < texts.txt"
+
+    folder: Annotated[Any, Argument("Folder that `transfer` wrote", metavar="DIR")]
+    texts: Annotated[Any, Option("Texts; on the command line, the lines of standard input", cli=False)] = None
+    _: KW_ONLY
+    batch_size: Annotated[
+        int, Option("Texts per batch; 1 answers every line at once", group="where it runs", at_least=1)
+    ] = 32
+    device: Device = "auto"
+    max_memory: Annotated[
+        int | None,
+        Option("Memory limit in GB", "where it runs", metavar="GB", at_least=0, parse=as_bytes, expects="gigabytes"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class PruneSettings(Resumable):
+    """What `prune` takes.
+
+    By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
+    embeddings, layer 0, always stay). By measurement, it is how many.
+    """
+
+    example: ClassVar[str] = "residuum prune bert-base-cased --drop top:6 --out models/bert-6"
+
+    model: ModelName
+    out: Out
+    _: KW_ONLY
+    drop: Annotated[Any, Option("Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many")] = None
+    keep: Annotated[Any, Option("Layers to keep instead, written the same way")] = None
+    by: Annotated[
+        Literal["cka", "angular", "probe"] | None,
+        Option("Measure: output most like input (cka), least rotation (angular), least gain of a probe (probe)"),
+    ] = None
+    corpus: Annotated[Any, Option("Text to measure on, with --by", group="data", identity=False)] = None
+    task: Annotated[str | None, Option("Task of the probe, with --by probe", group="data")] = None
+    split: Split = None
+    limit: Annotated[int | None, Option("Read only the first N sentences", group="data", at_least=1)] = None
+    max_loss: MaxLoss = 0.0
+    seed: Seed = 0
+    device: Device = "auto"
+
+    def check(self) -> None:
+        """One way to choose, and all that it needs."""
+        if (self.drop is None) == (self.keep is None):
+            raise SettingError(f"drop is {self.drop!r} and keep is {self.keep!r}; give exactly one of them.")
+        if self.by is None:
+            given = [name for name in ("corpus", "task", "split", "limit") if getattr(self, name) is not None]
+            if given:
+                raise SettingError(
+                    f"A {' and '.join(given)} is given, but layers are chosen by position; add by, or leave it out."
+                )
+            return
+        if self.corpus is None:
+            raise SettingError(f"by is {self.by!r}, which is measured on text; give a corpus.")
+        if (self.task is None) == (self.by == "probe"):
+            problem = (
+                "needs a task whose labels are in the corpus" if self.by == "probe" else "uses no task; leave it out"
+            )
+            raise SettingError(f"task is {self.task!r}; by {self.by!r} {problem}.")
+        if self.task is not None and self.split is not None:
+            raise SettingError(
+                f"split is {self.split}; a probe learns from one part and is scored on another: give all."
+            )
+
+
+@dataclass(frozen=True)
+class TrimSettings(Resumable):
+    """What `trim` takes."""
+
+    example: ClassVar[str] = "residuum trim xlm-roberta-base turkish.txt --out models/xlmr-tr"
+
+    model: ModelName
+    texts: Annotated[tuple[Any, ...], Argument("Texts whose tokens are kept: files, folders or hub names")]
+    out: Out
+    _: KW_ONLY
+    minimum: Annotated[int, Option("Keep tokens that occur at least this often", at_least=1)] = 1

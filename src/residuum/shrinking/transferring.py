@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from residuum.corpus import Corpus
-from residuum.corpus.tasks import Task, TaskCorpora, named_task, read_task
-from residuum.errors import SettingError, StoreError
-from residuum.maths.probing import Recipe
+from residuum.corpus.tasks import Task, TaskCorpora, labels_of, named_task, read_task
+from residuum.errors import ModelError, SettingError
+from residuum.maths.neuron_ids import NeuronLayout
 from residuum.models.loading import Model, as_model
 from residuum.models.onnx_graphs import check_packages
-from residuum.probing.batteries import parse_penalty
-from residuum.shrinking.card import write_card
-from residuum.shrinking.predicting import Predictor, Unit
-from residuum.shrinking.product import load_product
-from residuum.shrinking.settings import STEPS, THRESHOLDS, Budget, Settings
-from residuum.shrinking.texts import Text
-from residuum.shrinking.truncation import check_can_be_cut
-from residuum.shrinking.work import Extras, Work
-from residuum.storage.results import Result, Run, finished_run, read_run, scratch, write_run
+from residuum.models.surgery import layer_count, save_whole
+from residuum.models.vocabularies import Vocabulary, cut_model
+from residuum.probing.examples import Splits, held_memory, labelled_splits
+from residuum.probing.probe_data import ProbeData
+from residuum.settings import command
+from residuum.shrinking.classifier import Unit, write_classifier
+from residuum.shrinking.exporting import with_head, write_onnx
+from residuum.shrinking.measuring import Costs, layer_costs, measure_product, sampled, sentence_milliseconds
+from residuum.shrinking.networks import (
+    check_can_be_cut,
+    narrowed,
+    saved_parameters,
+    size_of,
+    truncated,
+    vocabulary_of,
+)
+from residuum.shrinking.predicting import Predictor, Text, load_predictor
+from residuum.shrinking.records import Chosen, baseline_text, kept_share, transfer_run, write_card
+from residuum.shrinking.selection import Candidate, Candidates, FeatureSelection, affordable_layers, reference_score
+from residuum.shrinking.settings import TransferSettings
+from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,115 +63,256 @@ class Transfer(Result):
         return self.run.tables["neurons"]
 
     def text(self) -> str:
-        """What came out, in a few lines."""
+        """What came out, in a few lines: sizes, scores beside the baselines, speed, warnings."""
         summary = self.run.summary
         speed, low, high = summary["speed-up"]
-        line = (
+        lines = [
+            self.frame.to_string(index=False, float_format=lambda number: f"{number:.4g}"),
             f"{summary['task']}: {summary['layers']} of {summary['layers before']} layers and {summary['neurons']:,} "
-            f"neurons ({summary['share of neurons']:.1%}) keep {summary['share of oracle']:.1%} of the "
-            f"{summary['metric']} of all ({summary['score']:.4f} of {summary['oracle']:.4f} on test); "
-            f"{speed:.1f} times faster ({low:.1f}–{high:.1f})."
-        )
-        missed = "" if summary["good enough"] else "\nNo set of neurons was good enough on dev; all were kept."
-        return f"{self.frame.to_string(index=False)}\n{line}{missed}"
+            f"neurons ({summary['share of neurons']:.1%}) reach {summary['metric']} {summary['score']:.4f} on test"
+            f"{kept_share(summary)}; {speed:.1f} times faster ({low:.1f}–{high:.1f}).",
+            baseline_text(summary),
+            *summary["warnings"],
+            f"`residuum predict {self.folder} < texts` uses it; README.md there says more.",
+        ]
+        return "\n".join(line for line in lines if line)
 
     @cached_property
     def predictor(self) -> Predictor:
         """What the folder holds, loaded."""
-        return load_product(self.folder)
+        return load_predictor(self.folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"run": self.run, "folder": self.folder}  # the loaded model is read again
 
     def predict(self, texts: Sequence[Text]) -> list[Any]:
         """The label of each text, or of a word task a list with the label of each word."""
         return self.predictor.predict(texts)
 
 
-def transfer(
-    model: Model | str | os.PathLike[str],
-    corpus: Corpus | TaskCorpora | str | os.PathLike[str],
-    task: str | Task,
-    out: str | os.PathLike[str],
-    *,
-    steps: Sequence[str] = STEPS,
-    layer_loss: float = 0.01,
-    neuron_loss: float = 0.01,
-    thresholds: Sequence[float] = THRESHOLDS,
-    representatives: str = "medoid",
-    budget: str | Budget | None = None,
-    trim: bool = False,
-    narrow: bool = False,
-    onnx: bool = False,
-    penalty: str = "1e-5,1e-5",
-    recipe: Recipe | None = None,
-    pooling: str = "last",
-    position: str = "auto",
-    activations: str | os.PathLike[str] | None = None,
-    max_memory: int | None = None,
-    max_loss: float = 0.0,
-    seed: int = 0,
-    seeds: int = 1,
-    device: str = "auto",
-    fresh: bool | Literal["changed"] = False,
-    progress: bool = True,
-    say: Callable[[str], object] = lambda line: None,
-    **reading: Any,
-) -> Transfer:
+@command(TransferSettings)
+def transfer(settings: TransferSettings) -> Transfer:
     """Find the fewest layers and neurons that keep a task's score, and write a smaller model with a classifier.
 
-    LayerSelector keeps the lowest layers that lose at most the share `layer_loss` of the oracle's score (all layers);
-    correlation clustering and feature selection lose at most the share `neuron_loss` of what is left; `steps` says
-    which are taken. A `budget` (`layers=3`, `neurons=300`, `bytes=60MB`, `ms=2.5`) takes the place of the loss. `trim`
-    keeps only the embeddings of pieces that the training and development texts use; `narrow` also measures what
-    dropping unused hidden dimensions does; `onnx` also writes model.onnx. Everything is chosen on dev and reported on
-    test; the oracle and what each step chose are trained from `seeds` seeds, whose mean and deviation stand beside it.
-    `reading` are options of `read_task` (`dev`, `test`, `format`, `limit`). A run that was killed goes on; `fresh`
-    starts over, "changed" only where the folder holds a transfer of other data or settings.
+    LayerSelector keeps the lowest sufficient layers; correlation clustering and feature selection keep few of their
+    neurons, so that the share `keep` of the score of the oracle (a probe on all neurons of all layers) stays. A
+    `budget` (`layers=3`, `neurons=300`, `bytes=60MB`, `ms=2.5`) takes precedence. Everything is chosen on dev and
+    reported on test. A killed run continues where it was.
     """
-    found, folder = named_task(task), Path(out)
-    settings = _settings(steps, layer_loss, neuron_loss, thresholds, representatives, budget, penalty, seed, seeds)
-    corpora = corpus if isinstance(corpus, TaskCorpora) else read_task(found, corpus, seed=seed, **reading)
-    network = as_model(model, device=device, max_memory=max_memory)
-    check_can_be_cut(network)
-    unit = Unit(found.unit, pooling, position, corpora.train.pairs is not None)
-    if onnx:
-        check_packages()
-    extras = Extras(trim, narrow, onnx)
-    work = Work(
-        network, corpora, found, settings, recipe or Recipe(), unit, extras, max_memory, max_loss, progress, say
-    )
-    if run := _finished(folder, work.config, fresh):
+    job, folder = _prepared(settings), Path(settings.out)
+    if run := finished_run(folder, "transfer", job.config, fresh=settings.fresh):
         return Transfer(run, folder)
-    anew = fresh is True
-    with scratch(folder, work.config, fresh=anew) as kept:
-        run = work.run(folder, kept, kept / "activations" if activations is None else Path(activations), fresh=anew)
+    with scratch(folder, job.config, fresh=settings.fresh) as kept:
+        run = job.run(folder, kept)
         write_card(folder, run)
         write_run(folder, run)
     return Transfer(run, folder)
 
 
-def _finished(folder: Path, config: dict[str, Any], fresh: bool | Literal["changed"]) -> Run | None:
-    """The run that is there, if it is this one; with "changed" another transfer gives way to it."""
-    try:
-        return finished_run(folder, "transfer", config, fresh=fresh is True)
-    except StoreError:
-        if fresh != "changed" or read_run(folder).command != "transfer":
-            raise
-        return finished_run(folder, "transfer", config, fresh=True)
+def _prepared(settings: TransferSettings) -> TransferJob:
+    """Model and data, and everything refused that cannot work."""
+    task, corpora = named_task(settings.task), settings.corpus
+    if not isinstance(corpora, TaskCorpora):
+        reading = {name: getattr(settings, name) for name in ("dev", "test", "format", "limit", "seed")}
+        corpora = read_task(task, corpora, **reading)
+    if corpora.train.choices is not None:
+        raise SettingError(
+            f"{corpora.train.name} has several candidates for each text; `transfer` labels single texts."
+        )
+    if settings.onnx:
+        check_packages()
+    model = as_model(settings.model, device=settings.device, max_memory=settings.max_memory)
+    check_can_be_cut(model)
+    kind = "word" if task.unit == "word" else "sentence"
+    pooling, position = ("first", "cls") if settings.one_layer else (settings.pooling, settings.position)
+    unit = Unit(kind, pooling, position, corpora.train.pairs is not None)
+    return TransferJob(settings, model, corpora, task, unit)
 
 
-def _settings(
-    steps: Sequence[str],
-    layer_loss: float,
-    neuron_loss: float,
-    thresholds: Sequence[float],
-    representatives: str,
-    budget: str | Budget | None,
-    penalty: str,
-    seed: int,
-    seeds: int,
-) -> Settings:
-    penalties = parse_penalty(penalty)
-    if penalties is None:
-        raise SettingError("`transfer` does not search penalties; find them with `probe --penalty search`.")
-    limit = Budget.parse(budget) if isinstance(budget, str) else budget
-    losses = (layer_loss, neuron_loss)
-    return Settings(tuple(steps), *losses, tuple(thresholds), representatives, limit, *penalties, seed, seeds)
+@dataclass(frozen=True, eq=False)
+class TransferJob:
+    """One transfer: what it is given, and its steps. `seconds` says how long each took."""
+
+    settings: TransferSettings
+    model: Model
+    corpora: TaskCorpora
+    task: Task
+    unit: Unit
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What decides the result."""
+        settings, recipe = self.settings, self.settings.probe_recipe()
+        return {
+            **settings.identity(),
+            "model": self.model.name,
+            "weights": self.model.fingerprint,
+            "task": self.task.name,
+            "data": {part: f"{corpus.name} {corpus.fingerprint[:16]}" for part, corpus in self.corpora.items()},
+            "notes": list(self.corpora.notes),
+            "budget": None if settings.budget is None else str(settings.budget),
+            "recipe": {"name": type(recipe).__name__, **asdict(recipe)},
+            **asdict(self.unit),
+        }
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The classes of the training part, sorted; none where numbers are predicted."""
+        if self.task.regression:
+            return []
+        rows = labels_of(self.corpora.train, self.task)
+        flat = [label for row in rows for label in row] if self.task.unit == "word" else rows
+        return sorted({str(label) for label in flat if label is not None})
+
+    @cached_property
+    def _single_layers(self) -> list[int]:
+        """The layers that are the last hidden state of a network cut there; a closing norm leaves only the top one."""
+        if not self.settings.one_layer:
+            return []
+        layers = range(self.model.n_layers + 1)
+        return [layer for layer in layers if layer_count(truncated(self.model, layer)) == layer]
+
+    @property
+    def _n_rows(self) -> int:
+        """The rows of a classifier's weight."""
+        return max(len(self.labels), 1)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """The pieces that are kept, where the vocabulary is trimmed."""
+        return vocabulary_of(self.model, [self.corpora.train, self.corpora.dev]) if self.settings.trim else None
+
+    def run(self, out: Path, kept: Path) -> Run:
+        """Do all of it; a step that was finished before is read from the folder `kept`."""
+        settings = self.settings
+        costs = self._costs(kept)
+        affordable_layers(costs, settings, self._n_rows)  # refuse what cannot be reached before hours are spent
+        splits = self._timed("extraction", lambda: self._splits(kept))
+        data = ProbeData(splits, settings.probe_recipe(), held_memory(settings.max_memory), settings.seed)
+        selection = FeatureSelection(data, settings, costs, self._single_layers)
+        chosen = self._choose(selection, kept)
+        self._write(out, chosen.last, splits.layout)
+        product = load_predictor(out, device=str(self.model.device))
+        full = Predictor(self.model, chosen.oracle.classifier(splits.layout, self.labels), self.unit)
+        measured = self._timed("measuring", lambda: measure_product(product, full, self.corpora.test, self.task, data))
+        if settings.narrow:
+            measured |= self._timed("narrowing", lambda: self._narrow(selection, chosen.last, product, kept))
+        if settings.onnx:
+            measured["largest difference of ONNX"] = write_onnx(product, out)
+        scores = self._seed_scores(selection, chosen, kept)
+        return transfer_run(self.config, data, chosen, costs, measured, self._facts(), self.seconds, scores)
+
+    def _costs(self, kept: Path) -> Costs:
+        def compute() -> Run:
+            found = layer_costs(self.model, self._n_rows, self.vocabulary, sampled(self.corpora.test), self.unit)
+            return Run("transfer", {}, {}, {"costs": pd.DataFrame(list(found.values()))})
+
+        table = self._timed("costs", lambda: finished_step(kept, "costs", compute)).tables["costs"]
+        return {int(row["layers"]): {str(key): value for key, value in row.items()} for row in table.to_dict("records")}
+
+    def _splits(self, kept: Path) -> Splits:
+        n_words = sum(corpus.n_words for _, corpus in self.corpora.items())
+        self.settings.say(f"{self.model.name} reads {n_words:,} words.")
+        folder, fresh = self.settings.activations or kept / "activations", self.settings.fresh
+        return labelled_splits(self.model, self.corpora, self.task, activations=folder, fresh=fresh, **self._extraction)
+
+    @property
+    def _extraction(self) -> dict[str, Any]:
+        return {
+            "pooling": self.unit.pooling,
+            "position": self.unit.position,
+            "progress": self.settings.progress,
+            "max_memory": self.settings.max_memory,
+            "max_loss": self.settings.max_loss,
+        }
+
+    def _choose(self, selection: FeatureSelection, kept: Path) -> Chosen:
+        """The candidates of each step that is taken; the layers (or the oracle alone) come first."""
+        settings = self.settings
+        by_step = {"layers": self._step("layers", kept, selection.layers)}
+        layers, clusters = by_step["layers"].best, None
+        reference = reference_score(by_step["layers"].tried[-1], layers, settings)
+        if "clusters" in settings.steps:
+            by_step["clusters"] = self._step("clusters", kept, lambda: selection.representatives(layers, reference))
+            clusters = by_step["clusters"].best
+        if "neurons" in settings.steps:
+            by_step["neurons"] = self._step("neurons", kept, lambda: selection.neurons(layers, clusters, reference))
+        path = self._timed(
+            "path", lambda: finished_step(kept, "path", lambda: selection.path(by_step["layers"]).as_run())
+        )
+        return Chosen(by_step, settings.steps, Candidates.of_run(path))
+
+    def _seed_scores(self, selection: FeatureSelection, chosen: Chosen, kept: Path) -> dict[str, list[float]]:
+        """The test scores of the oracle and of what each step chose, one per seed."""
+
+        def compute() -> Run:
+            return Run("transfer", {}, {"scores": selection.seed_scores(chosen.named)})
+
+        return self._timed("seeds", lambda: finished_step(kept, "seeds", compute)).summary["scores"]
+
+    def _step(self, name: str, kept: Path, choose: Callable[[], Candidates]) -> Candidates:
+        run = self._timed(name, lambda: finished_step(kept, name, lambda: choose().as_run()))
+        found = Candidates.of_run(run)
+        best = found.best
+        self.settings.say(f"{name}: layers up to {best.layer}, {best.n_neurons:,} neurons, {best.dev:.4f} on dev.")
+        return found
+
+    def _write(self, out: Path, chosen: Candidate, layout: NeuronLayout) -> None:
+        classifier = chosen.classifier(layout, self.labels)
+        network: Any = truncated(self.model, chosen.layer)
+        tokenizer = self.model.tokenizer
+        if self.vocabulary is not None:
+            network, tokenizer = cut_model(network, self.vocabulary), self.vocabulary.tokenizer
+        if self.settings.one_layer:
+            network = with_head(network, classifier, self.unit)
+        save_whole(network, tokenizer, out)
+        write_classifier(out, classifier, self.unit, self.task.name)
+
+    def _narrow(self, selection: FeatureSelection, chosen: Candidate, product: Predictor, kept: Path) -> dict[str, Any]:
+        """The chosen neurons of a network without the hidden dimensions that none of them uses, with a new probe.
+
+        Where nothing can be measured, `narrowing` says why.
+        """
+        model, classifier = self.model, product.classifier
+        dimensions = np.unique(classifier.indices)
+        if len(dimensions) == model.hidden_size:
+            return {"narrowing": f"nothing to drop: each of the {model.hidden_size} hidden dimensions has a neuron"}
+        try:
+            small = narrowed(model, chosen.layer, dimensions)
+        except ModelError as error:
+            return {"narrowing": str(error)}
+        splits = labelled_splits(small, self.corpora, self.task, activations=kept / "narrowed", **self._extraction)
+        columns = np.array(splits.layout.starts)[classifier.layers] + np.searchsorted(dimensions, classifier.indices)
+        small_selection = replace(selection, data=selection.data.of(splits))
+        candidate = small_selection.train("narrowed", {len(dimensions): columns})[0]
+        predictor = Predictor(small, candidate.classifier(splits.layout, classifier.labels), product.unit)
+        size, saved = size_of(small.module), saved_parameters(small.module, self.vocabulary)
+        return {
+            "narrowing": f"{len(dimensions)} of {model.hidden_size} hidden dimensions",
+            "narrowed": {
+                **{key: getattr(candidate, key) for key in ("layer", "dev", "test", "low", "high")},
+                "neurons": candidate.n_neurons,
+                "parameters": size.parameters - saved + classifier.weight.size + len(classifier.bias),
+                "bytes": size.n_bytes - 4 * saved + classifier.n_bytes,
+                "ms": sentence_milliseconds(predictor, sampled(self.corpora.test)),
+            },
+        }
+
+    def _facts(self) -> dict[str, Any]:
+        """What the record says of the model before and of the vocabulary."""
+        facts = {"layers before": self.model.n_layers, "parameters before": self.model.n_parameters}
+        if self.vocabulary is None:
+            return facts
+        config: Any = self.model.module.config
+        return facts | {
+            "pieces before": config.vocab_size,
+            "pieces": len(self.vocabulary.kept),
+            "characters without a piece become": self.vocabulary.fallback,
+        }
+
+    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        result = work()
+        self.seconds[name] = time.perf_counter() - start
+        return result

@@ -15,16 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from residuum.errors import OtherRunError, ResiduumError, StoreError
+from residuum.storage import notebook
 from residuum.storage.compression import MOST_GROWTH, batch_bytes, open_parquet, stated_bytes, unpacked_limit
 from residuum.storage.files import (
     checksum,
@@ -113,18 +112,25 @@ class Result(ABC):
     def frame(self) -> pd.DataFrame:
         """The main table, tidy: a row for each thing that was measured."""
 
-    def looked_at(self) -> AbstractContextManager[None]:
-        """Inside of it, what is wrong with a run that was read from a folder is one clear line about that folder."""
+    def text(self) -> str:
+        """The summary, one line per quantity."""
+        return "\n".join(
+            f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}"
+            for key, value in self.run.summary.items()
+        )
+
+    def clear_errors(self) -> AbstractContextManager[None]:
+        """A context in which a damaged run folder gives one clear line about that folder."""
         return clear_content_errors(self.run.command, self.run.folder)
 
     def plot(self, title: str = "", view: str = "") -> go.Figure:
         """A figure of the report: the first, or the one whose title has `title` in it; `view` is what it can choose."""
-        with self.looked_at():
-            return _showing().run_figure(self.run, title, view)
+        with self.clear_errors():
+            return notebook.figure(self.run, title, view)
 
     def _repr_html_(self) -> str:
-        with self.looked_at():
-            return _showing().run_html(self.run, self.frame)
+        with self.clear_errors():
+            return notebook.html(self.run, self.frame)
 
 
 def write_run(folder: str | Path, run: Run) -> Path:
@@ -210,7 +216,7 @@ def clear_content_errors(command: str, folder: str | Path | None) -> Iterator[No
             raise
         reason, command = (" ".join(text.split()) for text in (f"{type(error).__name__}: {error}", command))
         raise StoreError(
-            f"{folder} is no whole run of `{command[:80]}`: it does not hold what that writes ({reason[:200]}). "
+            f"{folder} is not a complete run of `{command[:80]}`: it does not hold what that writes ({reason[:200]}). "
             f"Run `{command[:80]}` again with --fresh."
         ) from error
 
@@ -299,11 +305,6 @@ def _tidy(folder: Path) -> None:
         remove_temporaries(folder)
         for leftover in folder.glob(f"scratch-{'[0-9a-f]' * 12}"):
             shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _showing() -> ModuleType:
-    """The report's module for notebooks: it stands above results, and is loaded when a result is looked at."""
-    return import_module("residuum.reporting.showing")
 
 
 def _read_record(path: Path) -> _Record:

@@ -1,22 +1,280 @@
-"""The studies by name, in the order in which their documents build on each other."""
+"""A study as data: its steps, the document's exhibits and printed numbers; and the tables that come of its results."""
 
 from __future__ import annotations
 
-from residuum.errors import SettingError
-from residuum.studies.declarations import Document
-from residuum.studies.distilled import DISTILLED
-from residuum.studies.monolingual import MONOLINGUAL
-from residuum.studies.redundancy import REDUNDANCY
-from residuum.studies.similarity import SIMILARITY
-from residuum.studies.transfer_learning import TRANSFER_LEARNING
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-DOCUMENTS: dict[str, Document] = {
-    document.name: document for document in (SIMILARITY, REDUNDANCY, TRANSFER_LEARNING, DISTILLED, MONOLINGUAL)
+import pandas as pd
+
+from residuum.storage.results import Run
+from residuum.studies.claims import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Claim, Evidence, Measurement
+from residuum.studies.settings import StudyName
+
+if TYPE_CHECKING:
+    from residuum.studies.context import StudyContext
+
+FINDING_COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
+CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")
+EXHIBIT_COLUMNS = ("document", "shows", "step", "command", "table", "rows")
+TRAINED_COLUMNS = (
+    "model", "task", "left_out", "frozen", "metric", "score", "low", "high", "majority", "seeds", "learnt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The sentences that a step reads with a model, trains it on, and trains probes on; for estimates."""
+
+    read: float = 0.0
+    trained: float = 0.0
+    probed: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class StudyStep:
+    """One command with the document's settings, in its own folder.
+
+    `work` calls the command, which returns at once where the folder already holds that run.
+    """
+
+    kind: str
+    title: str
+    work: Callable[[StudyStep, StudyContext], Run]
+    load: Workload = Workload()
+    model: str = ""
+    task: str = ""
+    unit: str = ""  # of the task: word or sentence
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """The step's folder."""
+        return step_name(self.kind, self.model, self.task, self.variant)
+
+
+def step_name(kind: str, model: str = "", task: str = "", variant: str = "") -> str:
+    """The folder of a step, by which later steps find it."""
+    return "-".join(re.sub(r"[^\w.+-]+", "-", part) for part in (kind, model, task, variant) if part)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure of the document, and the kind of step whose table holds ours."""
+
+    label: str
+    title: str
+    kind: str
+    table: str
+
+
+@dataclass(frozen=True)
+class PrintedData:
+    """A data set that the document learnt a task from, recognised by its number of examples."""
+
+    name: str
+    learnt: int  # training examples, including those held out for development
+    tested: int
+
+    def matches(self, run: Run) -> bool:
+        """Whether a run learnt from and was tested on as many examples."""
+        examples = {**run.config.get("examples", {}), **run.summary.get("examples", {})}
+        train, dev, test = (examples.get(part, 0) for part in ("train", "dev", "test"))
+        return (train + dev, test) == (self.learnt, self.tested)
+
+
+GLUE = {
+    "sst2": PrintedData("SST-2", 67_349, 872),
+    "mrpc": PrintedData("MRPC", 3_668, 408),
+    "rte": PrintedData("RTE", 2_490, 277),
+    "stsb": PrintedData("STS-B", 5_749, 1_500),
 }
+"""The documents test on GLUE's development parts, whose labels are public."""
 
 
-def named_document(name: str) -> Document:
-    """The study of that name."""
-    if name not in DOCUMENTS:
-        raise SettingError(f"There is no study {name!r}; choose one of {', '.join(DOCUMENTS)}.")
-    return DOCUMENTS[name]
+@dataclass(frozen=True, eq=False)
+class PrintedNumber:
+    """A number that the document prints for one model and data set, which ours is compared with.
+
+    `step` gives kind, task and variant of the step that measures ours, `tolerance` how far ours may be from it.
+    """
+
+    where: str
+    what: str
+    value: float
+    model: str
+    data: PrintedData
+    step: Mapping[str, str]
+    number: Callable[[Run], float]
+    tolerance: float = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    """A study: what it runs, what it shows in the document's order, and which claims it tests."""
+
+    name: StudyName
+    title: str
+    source: str
+    steps: Callable[[StudyContext], tuple[StudyStep, ...]]
+    exhibits: tuple[Exhibit, ...]
+    claims: tuple[Claim, ...]
+    models: Mapping[str, float]  # of the document, by hub name: parameters of their blocks
+    teachers: Mapping[str, str] = field(default_factory=dict)  # of the distilled ones among these models
+    printed: tuple[PrintedNumber, ...] = ()
+    needs: tuple[str, ...] = ()  # folders of --data
+    units: tuple[str, ...] = ()  # of the tasks that can be chosen: word, sentence
+    trains: bool = True  # whether sentence tasks are learnt, so that the number of examples matters
+
+
+class MissingStepError(Exception):
+    """A claim needs a step that `--steps` left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The steps of a study with the runs they gave, in order."""
+
+    steps: tuple[StudyStep, ...]
+    runs: Mapping[str, Run]
+    families: Mapping[str, str] = field(default_factory=dict)  # architecture of each model
+    teachers: Mapping[str, str] = field(default_factory=dict)  # of distilled models
+
+    def of(self, kind: str, **facts: str) -> list[tuple[StudyStep, Run]]:
+        """The steps of a kind with this model, task, unit or variant, and their runs."""
+        return [
+            (step, self.runs[step.name])
+            for step in self.steps
+            if step.kind == kind
+            and step.name in self.runs
+            and all(getattr(step, key) == value for key, value in facts.items())
+        ]
+
+    def only(self, kind: str) -> Run:
+        """The run of the one step of a kind."""
+        steps = self.of(kind)
+        if not steps:
+            raise MissingStepError(f"the step {kind} was left out")
+        ((_, run),) = steps
+        return run
+
+
+def case_name(step: StudyStep) -> str:
+    """A step's model and task, as a case of a claim."""
+    return ", ".join(part for part in (step.model, step.task) if part)
+
+
+def finding_tables(document: Document, results: Results, *, printed: bool) -> dict[str, pd.DataFrame]:
+    """`findings`: one row per claim, then one per printed number that ours can be compared with. `cases`: one row per
+    model or task behind a claim."""
+    findings: list[dict[str, Any]] = []
+    cases: list[dict[str, Any]] = []
+    for claim in document.claims:
+        try:
+            evidence = claim.measure(results)
+        except MissingStepError as error:
+            evidence = str(error)
+        findings.append(_finding_row(claim, evidence))
+        numbers = evidence.cases if isinstance(evidence, Evidence) else {}
+        for name, number in numbers.items():
+            case = {"case": name, "value": number.value, "low": number.low, "high": number.high}
+            agrees = claim.rule.supports(number.value)
+            cases.append({"where": claim.where, "finding": claim.finding, **case, "agrees": agrees})
+    for number in document.printed if printed else ():
+        same_model = results.of(**number.step, model=number.model)
+        findings += [_number_row(number, run) for _, run in same_model if number.data.matches(run)][:1]
+    return {
+        "findings": pd.DataFrame(findings, columns=pd.Index(FINDING_COLUMNS)),
+        "cases": pd.DataFrame(cases, columns=pd.Index(CASE_COLUMNS)),
+    }
+
+
+def _finding_row(claim: Claim, evidence: Evidence | str | None) -> dict[str, Any]:
+    row = {"where": claim.where, "finding": claim.finding, "rule": str(claim.rule), "bound": claim.rule.bound}
+    row |= {"document": math.nan}  # other models or other data: the document's number is not comparable
+    if not isinstance(evidence, Evidence):
+        note = evidence or "nothing that was measured can tell"
+        return {**row, "ours": math.nan, "low": math.nan, "high": math.nan, "cases": "", "verdict": NOT_MEASURED,
+                "note": note}  # fmt: skip
+    cases = f"{evidence.supporting(claim.rule)} of {len(evidence.cases)}"
+    numbers = {"ours": evidence.mean, "low": evidence.low, "high": evidence.high}
+    return {**row, **numbers, "cases": cases, "verdict": evidence.verdict(claim.rule), "note": ""}
+
+
+def _number_row(printed: PrintedNumber, run: Run) -> dict[str, Any]:
+    ours = printed.number(run)
+    agrees = abs(ours - printed.value) <= printed.tolerance
+    return {
+        "where": printed.where,
+        "finding": printed.what,
+        "document": printed.value,
+        "ours": ours,
+        "low": math.nan,
+        "high": math.nan,
+        "rule": f"± {printed.tolerance:g}",
+        "bound": math.nan,
+        "cases": f"{int(agrees)} of 1",
+        "verdict": HOLDS if agrees else DOES_NOT_HOLD,
+        "note": f"{printed.model} on {printed.data.name}, as in the document",
+    }
+
+
+def exhibit_table(document: Document, results: Results) -> pd.DataFrame:
+    """One row per step that holds part of a table or figure of the document, in the document's order."""
+    rows = [
+        {
+            "document": exhibit.label,
+            "shows": exhibit.title,
+            "step": step.name,
+            "command": run.command,
+            "table": exhibit.table,
+            "rows": len(run.tables[exhibit.table]) if exhibit.table in run.tables else 0,
+        }
+        for exhibit in document.exhibits
+        for step, run in results.of(exhibit.kind)
+    ]
+    return pd.DataFrame(rows, columns=pd.Index(EXHIBIT_COLUMNS))
+
+
+def trained_table(results: Results) -> pd.DataFrame:
+    """One row per fine-tuned model: its test score, averaged over seeds."""
+    rows = []
+    for step in results.steps:
+        run = results.runs.get(step.name)
+        if run is None or run.command != "finetune":
+            continue
+        score = Measurement.test_score(run)
+        rows.append(
+            {
+                "model": step.model,
+                "task": step.task,
+                "left_out": run.config["drop"] or "",
+                "frozen": run.config["freeze"] or "",
+                "metric": run.summary["metric"],
+                "score": score.value,
+                "low": score.low,
+                "high": score.high,
+                "majority": run.summary[f"test {run.summary['metric']} baseline"],
+                "seeds": len(run.config["seeds"]),
+                "learnt": run.summary["examples"]["train"],
+            }
+        )
+    table = pd.DataFrame(rows, columns=pd.Index(TRAINED_COLUMNS))
+    return table.sort_values(["task", "model"], kind="stable", ignore_index=True)
+
+
+def step_table(results: Results, seconds: Mapping[str, float]) -> pd.DataFrame:
+    """One row per step, in the order in which they ran."""
+    rows = [
+        {
+            "step": step.name,
+            "title": step.title,
+            "command": results.runs[step.name].command,
+            "seconds": round(seconds[step.name], 2),
+        }
+        for step in results.steps
+    ]
+    return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""`study`: run the whole chain of one document, and put its findings beside ours."""
+"""`study`: run all steps of one document and test its claims."""
 
 from __future__ import annotations
 
@@ -11,33 +11,62 @@ from typing import Any
 
 import pandas as pd
 
-from residuum.costs import Cost
-from residuum.errors import OtherRunError, SettingError
-from residuum.storage.results import Result, Run, clear_content_errors, write_run
-from residuum.studies.costs import (
-    all_parameters,
-    block_parameters,
-    chain_cost,
-    cost_lines,
-    machine_speed,
-    step_minutes,
+from residuum.costs import Cost, CostStep, duration, operations_a_second
+from residuum.errors import OtherRunError, SettingError, StoreError
+from residuum.models.loading import check_folder_or_name, check_weights, short_name
+from residuum.models.surgery import files_fingerprint
+from residuum.reporting.report import report
+from residuum.samples import teacher_folder
+from residuum.settings import command, from_mapping, named_source
+from residuum.storage.results import (
+    Result,
+    Run,
+    changed_settings,
+    clear_content_errors,
+    finished_run,
+    read_config,
+    without_places,
+    write_config,
+    write_run,
 )
-from residuum.studies.declarations import Document, Results, Step
-from residuum.studies.documents import named_document
-from residuum.studies.findings import finding_tables
-from residuum.studies.given_data import GivenData
-from residuum.studies.kits import Kit, model_family
-from residuum.studies.resuming import COMMAND, begin_study, known_by_content, study_config
-from residuum.studies.sample_data import SampleData
-from residuum.studies.scales import Scale, named_scale
-from residuum.studies.tables import exhibit_table, step_table, trained_table
+from residuum.storage.tensors import stored_weights
+from residuum.studies.context import SCALES, StudyContext
+from residuum.studies.data import SENTENCE_TASKS, WORD_TASKS, GivenData, SampleData
+from residuum.studies.distilled import DISTILLED
+from residuum.studies.documents import (
+    Document,
+    Results,
+    StudyStep,
+    Workload,
+    exhibit_table,
+    finding_tables,
+    step_table,
+    trained_table,
+)
+from residuum.studies.monolingual import MONOLINGUAL
+from residuum.studies.redundancy import REDUNDANCY
+from residuum.studies.settings import StudyModel, StudyName, StudySettings
+from residuum.studies.similarity import SIMILARITY
+from residuum.studies.transfer_learning import TRANSFER_LEARNING
+
+COMMAND = "study"
+DOCUMENTS: dict[StudyName, Document] = {
+    document.name: document for document in (SIMILARITY, REDUNDANCY, TRANSFER_LEARNING, DISTILLED, MONOLINGUAL)
+}
+"""The studies by name, in the order in which their documents build on each other."""
+
+TOKENS = 30  # per sentence
+EFFICIENCY = 0.3  # of the speed of a bare matrix product that a whole step reaches
+PROBED = 1e7  # parameters of a model that reads a sentence in the time that a battery of probes takes for it
+START = 4.0  # seconds to load a model and write a folder
+BASE_BLOCKS = 85e6  # parameters of twelve blocks of width 768, for a model whose weights are not on this machine
 
 Say = Callable[[str], object]
 
 
 @dataclass(frozen=True, eq=False)
 class Study(Result):
-    """What a study found. `frame` has a row for each finding of the document: ours beside it, and whether it holds."""
+    """The result of a study. `frame` has one row per claim of the document: our number, its interval, the verdict."""
 
     run: Run
     folder: Path
@@ -49,7 +78,7 @@ class Study(Result):
 
     @property
     def cases(self) -> pd.DataFrame:
-        """The number and interval of each case behind the findings."""
+        """The number and interval of each case behind the claims."""
         return self.run.tables["cases"]
 
     @property
@@ -59,7 +88,7 @@ class Study(Result):
 
     @property
     def trained(self) -> pd.DataFrame:
-        """What each fine-tuned model scores, with all layers, some left out or some frozen; may be empty."""
+        """The score of each fine-tuned model, with all layers, some dropped or some frozen; may be empty."""
         return self.run.tables.get("trained", trained_table(Results((), {})))
 
     @property
@@ -68,204 +97,241 @@ class Study(Result):
         return self.folder / "report.html"
 
     def text(self) -> str:
-        """The findings as lines for a terminal."""
-        return "\n".join(_line(row) for row in self.frame.to_dict("records"))
+        """The claims as lines for a terminal, and where the report is."""
+        lines = [_finding_line(row) for row in self.frame.to_dict("records")]
+        return "\n".join([*lines, f"Open {self.page.resolve()} in a browser."])
 
 
-def study(
-    name: str,
-    out: str | Path,
-    *,
-    scale: str = "sample",
-    models: Sequence[str | Path] | str | Path = (),
-    data: str | Path | None = None,
-    tasks: Sequence[str] = (),
-    examples: int | None = None,
-    yes: bool = False,
-    device: str = "auto",
-    seed: int = 0,
-    max_memory: int | None = None,
-    fresh: bool = False,
-    say: Say = lambda line: None,
-) -> Study:
-    """Run the chain of a document (`similarity`, `redundancy`, `transfer-learning`, …) into `out`, and report.
+def estimate_study(settings: StudySettings) -> Cost:
+    """The expected time of every step, and the memory of the weights that it holds."""
+    document = DOCUMENTS[settings.name]
+    context = study_context(document, settings)
+    steps = document.steps(context)
+    weights = {model: 4 * (stored_weights(source) or BASE_BLOCKS) for model, source in context.models.items()}
+    parts = []
+    for step, seconds in zip(steps, expected_seconds(steps, document, context), strict=True):
+        size = weights.get(step.model, max(weights.values()))
+        # training keeps the gradient and Adam's two moments beside each weight
+        parts.append(CostStep(step.name, seconds, memory=round(4 * size if step.load.trained else size)))
+    return Cost(f"{settings.name}, scale {settings.scale}: {', '.join(context.models)}", tuple(parts))
 
-    `scale` is `sample` (what ships, minutes), `small` (`models` and the folder `data`, sizes for two cores) or `paper`
-    (the document's models, all of `data`), whose cost is said first and which starts only with `yes`. `tasks` (`sst2`,
-    `upos`, …) take the place of those that the scale would take, and `examples` that of the number that each sentence
-    task is learnt from. `max_memory` (bytes) bounds the steps that can do with less. Every step has its folder in
-    `out` and is not done again when the study is run again; `fresh` starts over.
+
+@command(StudySettings, estimate=estimate_study)
+def study(settings: StudySettings) -> Study:
+    """Run the steps of a document into a folder, test its claims, and report.
+
+    The scale `sample` takes minutes with the sample data and model. `small` reads the folder `data` with your `models`,
+    in sizes for two cores. `paper` takes the document's models and all of `data`; it prints its cost first and starts
+    only with `yes`. Every step has its folder in `out` and is not run again when the study is run again.
     """
-    document, size = named_document(name), named_scale(scale, examples)
-    kit = _kit(document, size, models, data, tasks, Path(out), device, seed, fresh)
-    kit = known_by_content(replace(kit, max_memory=max_memory))
-    config = study_config(document.name, kit)
-    begin_study(kit.out, config, fresh=fresh)
-    steps = document.steps(kit)
-    _check_names(steps)
-    parameters, speed = _blocks(document, kit), machine_speed()
-    _agree(size, cost_lines(steps, parameters, size.sentences, speed), yes, say)
-    expected = [step_minutes(step, parameters, speed) for step in steps]
-    results, seconds = _run_steps(steps, kit, expected, say)
-    kept = any(run.folder for run in results.runs.values())
-    with clear_content_errors(f"{COMMAND} {name}", kit.out if kept else None):
-        run = Run(COMMAND, config, *_outcome(document, kit, results, seconds))
-    write_run(kit.out, run)
-    _report(document, kit, results)
-    return Study(run, kit.out)
+    document = DOCUMENTS[settings.name]
+    context = named_by_content(study_context(document, settings))
+    config = study_config(settings, context)
+    check_weights([max(context.models.values(), key=lambda model: stored_weights(model) or 0)], settings.max_memory)
+    begin_study(context.out, config, fresh=settings.fresh)
+    steps = _chosen_steps(document.steps(context), settings.steps)
+    assert len({step.name for step in steps}) == len(steps), "every step has its own folder"
+    seconds = expected_seconds(steps, document, context)
+    if settings.scale == "paper":
+        _agree(steps, sum(seconds), context, settings)
+    results, took = _run_steps(steps, context, seconds, settings.say)
+    with clear_content_errors(f"{COMMAND} {settings.name}", context.out):
+        tables = finding_tables(document, results, printed=settings.scale == "paper")
+        tables |= {"exhibits": exhibit_table(document, results), "steps": step_table(results, took)}
+        trained = trained_table(results)
+    tables |= {} if trained.empty else {"trained": trained}
+    verdicts = {str(verdict): int(n) for verdict, n in tables["findings"]["verdict"].value_counts().items()}
+    summary = {"title": document.title, "source": document.source, "steps": len(steps), **verdicts}
+    run = Run(COMMAND, config, {**summary, "seconds": round(sum(took.values()), 1)}, tables)
+    write_run(context.out, run)
+    shown = [step.name for exhibit in document.exhibits for step, _ in results.of(exhibit.kind)]
+    folders = [context.out, *(context.out / name for name in dict.fromkeys([*shown, *results.runs]))]
+    report(folders, context.out / "report.html", title=document.title)
+    return Study(run, context.out)
 
 
-def study_cost(
-    name: str,
-    *,
-    scale: str = "sample",
-    models: Sequence[str | Path] | str | Path = (),
-    data: str | Path | None = None,
-    tasks: Sequence[str] = (),
-    examples: int | None = None,
-    device: str = "auto",
-    seed: int = 0,
-) -> Cost:
-    """What `study` would take with the same settings, by the rule of `studies.costs` at the speed of this machine."""
-    document, size = named_document(name), named_scale(scale, examples)
-    kit = _kit(document, size, models, data, tasks, Path(), device, seed, False)
-    weights = {name: all_parameters(path, document.models) for name, path in kit.models.items()}
-    what = f"{name}, scale {scale}: {', '.join(kit.models)}"
-    return chain_cost(what, document.steps(kit), _blocks(document, kit), weights, machine_speed())
-
-
-def _blocks(document: Document, kit: Kit) -> dict[str, float]:
-    return {name: block_parameters(path, document.models) for name, path in kit.models.items()}
-
-
-def _kit(
-    document: Document,
-    scale: Scale,
-    models: Sequence[str | Path] | str | Path,
-    data: str | Path | None,
-    tasks: Sequence[str],
-    out: Path,
-    device: str,
-    seed: int,
-    fresh: bool,
-) -> Kit:
-    given = [models] if isinstance(models, str | Path) else list(models)
+def study_context(document: Document, settings: StudySettings) -> StudyContext:
+    """Models, data and scale of a study; what is missing or cannot be used is an error."""
+    _check_used(document, settings)
+    scale = replace(
+        SCALES[settings.scale],
+        examples=settings.examples or SCALES[settings.scale].examples,
+        sentences=settings.limit or SCALES[settings.scale].sentences,
+        seeds=settings.seeds or SCALES[settings.scale].seeds,
+    )
+    models = study_models(settings.models, settings.teachers or {})
     if scale.name == "sample":
-        for what, found in {"data is": data, "tasks are": ", ".join(tasks)}.items():
-            if found:
-                raise SettingError(f"{what} {found}, but the scale sample uses what ships; choose small to use it.")
-        return Kit(scale, _named(given or [_teacher()]), SampleData(scale, seed), out, device, seed, fresh)
-    if data is None:
-        raise SettingError(
-            f"The scale {scale.name} needs data (--data): a folder with {', '.join(document.needs)}; found none."
-        )
-    if not given and scale.name == "small":
-        named = ", ".join(list(document.models)[:2])
-        raise SettingError(f"The scale small needs models (--models), such as {named}; found none.")
-    chosen = _named(given or list(document.models))
-    return Kit(scale, chosen, GivenData(Path(data), scale, seed, tuple(tasks)), out, device, seed, fresh)
+        data, models = SampleData(scale, settings.seed), models or study_models([teacher_folder()])
+    else:
+        if settings.data is None:
+            needs = ", ".join(document.needs)
+            raise SettingError(f"The scale {scale.name} needs data (--data): a folder with {needs}; found none.")
+        if not models and scale.name == "small":
+            known = ", ".join(list(document.models)[:2])
+            raise SettingError(f"The scale small needs models (--models), such as {known}; found none.")
+        data = GivenData(settings.data, scale, settings.seed, tuple(settings.tasks))
+        models = models or study_models(list(document.models), document.teachers)
+    return StudyContext(
+        scale,
+        {name: model.path for name, model in models.items()},
+        data,
+        settings.out,
+        teachers={name: model.teacher for name, model in models.items() if model.teacher},
+        architectures={name: model.architecture for name, model in models.items() if model.architecture},
+        **{name: getattr(settings, name) for name in ("device", "seed", "fresh", "max_memory")},
+    )
 
 
-def _teacher() -> Path:
-    from residuum.samples import teacher_folder
+def _check_used(document: Document, settings: StudySettings) -> None:
+    """An option that a study cannot honour is an error."""
+    known = [
+        *(WORD_TASKS if "word" in document.units else ()),
+        *(SENTENCE_TASKS if "sentence" in document.units else ()),
+    ]
+    if unused := [task for task in settings.tasks if task not in known]:
+        expected = f"its tasks are {', '.join(known)}" if known else "its tasks are those of the document"
+        raise SettingError(f"The study {document.name} does not use {', '.join(unused)}; {expected}.")
+    if settings.examples is not None and not document.trains:
+        raise SettingError(f"The study {document.name} trains on no sentence task; leave --examples out.")
 
-    return teacher_folder()
 
-
-def _named(models: Sequence[str | Path]) -> dict[str, str]:
-    """Models by their short names."""
-    from residuum.models.loading import check_folder_or_name, short_name
-
+def study_models(entries: Sequence[Any], teachers: Mapping[str, str] | None = None) -> dict[str, StudyModel]:
+    """Models by name, from paths, `NAME=MODEL`, mappings of a name to a path, or records with `path`."""
+    models: list[StudyModel] = []
+    for entry in entries:
+        if isinstance(entry, StudyModel):
+            models.append(entry)
+        elif isinstance(entry, Mapping) and "path" in entry:
+            models.append(from_mapping(StudyModel, entry, "A model"))
+        else:
+            named = entry.items() if isinstance(entry, Mapping) else [named_source(entry)]
+            models += [StudyModel(path=str(path), name=name or "") for name, path in named]
     for model in models:
-        check_folder_or_name(str(model))
-    named = {short_name(model): str(model) for model in models}
+        check_folder_or_name(model.path)
+    named = {model.name or short_name(model.path): model for model in models}
     if len(named) < len(models):
-        raise SettingError(f"Found {len(models)} models but {len(named)} names; give folders of different names.")
+        raise SettingError(f"Found {len(models)} models but {len(named)} names; name them as NAME=MODEL.")
+    for student, teacher in (teachers or {}).items():
+        if student not in named:
+            raise SettingError(f"teachers names {student}, which is not a model of the study ({', '.join(named)}).")
+        named[student] = replace(named[student], teacher=teacher)
+    if unknown := [model.teacher for model in named.values() if model.teacher and model.teacher not in named]:
+        raise SettingError(f"The teacher {unknown[0]} is not a model of the study; its models are {', '.join(named)}.")
     return named
 
 
-def _check_names(steps: Sequence[Step]) -> None:
-    names = [step.name for step in steps]
-    assert len(set(names)) == len(names), "every step has a folder of its own"
+def _chosen_steps(steps: Sequence[StudyStep], kinds: Sequence[str]) -> tuple[StudyStep, ...]:
+    """The steps of some kinds, or all of them."""
+    known = dict.fromkeys(step.kind for step in steps)
+    if unknown := [kind for kind in kinds if kind not in known]:
+        raise SettingError(f"The study has no step {unknown[0]}; its steps are {', '.join(known)}.")
+    return tuple(step for step in steps if not kinds or step.kind in kinds)
 
 
-def _agree(scale: Scale, lines: Sequence[str], yes: bool, say: Say) -> None:
-    """Say what the document's own size costs, and stop unless that was agreed to."""
-    if scale.name != "paper":
-        return
-    for line in lines:
-        say(line)
-    if not yes:
-        raise SettingError(f"The scale paper is not started unasked. {lines[-1]} Agree with yes (--yes).")
+def expected_seconds(steps: Sequence[StudyStep], document: Document, context: StudyContext) -> list[float]:
+    """2·P operations per token read, 6·P per token trained on and 2·PROBED per token probed, at this machine's speed.
+
+    P counts the parameters of a model's blocks. A step without a model works with all of them.
+    """
+    speed = EFFICIENCY * operations_a_second()
+    blocks = {name: block_parameters(source, document.models) for name, source in context.models.items()}
+    everything = math.fsum(blocks.values())
+    return [START + operations(step.load, blocks.get(step.model, everything)) / speed for step in steps]
 
 
-def _run_steps(steps: Sequence[Step], kit: Kit, minutes: Sequence[float], say: Say) -> tuple[Results, dict[str, float]]:
-    """Do the steps in order; one whose folder is finished returns at once."""
+def operations(load: Workload, parameters: float) -> float:
+    """The operations of a workload with a model of so many parameters; probes do not depend on them."""
+    return TOKENS * (parameters * (2 * load.read + 6 * load.trained) + 2 * PROBED * load.probed)
+
+
+def block_parameters(model: str, known: Mapping[str, float]) -> float:
+    """Parameters of a model's blocks: known by name, or counted in the headers of its weights."""
+    if model in known:
+        return known[model]
+    counted = stored_weights(model, without=("embed", "lm_head"))
+    return BASE_BLOCKS if counted is None else float(counted)
+
+
+def _agree(steps: Sequence[StudyStep], seconds: float, context: StudyContext, settings: StudySettings) -> None:
+    """Print what the document's own scale costs, and stop unless the user has agreed to it."""
+    sentences = sum(step.load.read + step.load.trained for step in steps)
+    cost = f"{len(steps)} steps over {sentences:,.0f} sentences with {', '.join(context.models)}: {duration(seconds)}"
+    settings.say(f"{cost}.")
+    if not settings.yes:
+        raise SettingError(f"The scale paper starts only with --yes. Expected: {cost}.")
+
+
+def _run_steps(
+    steps: Sequence[StudyStep], context: StudyContext, expected: Sequence[float], say: Say
+) -> tuple[Results, dict[str, float]]:
+    """Run the steps in order; one whose folder is finished returns at once. Also the seconds of each."""
     runs: dict[str, Run] = {}
-    seconds: dict[str, float] = {}
-    for number, (step, expected_minutes) in enumerate(zip(steps, minutes, strict=True), 1):
-        kept = (kit.out / step.name / "result.json").exists() and not kit.fresh
-        expected = "finished before" if kept else f"about {_minutes(expected_minutes)}"
-        say(f"{number}/{len(steps)}  {step.title} ({expected}) …")
+    took: dict[str, float] = {}
+    for number, step in enumerate(steps, 1):
+        finished = (context.folder(step) / "result.json").exists() and not context.fresh
+        left = f"about {duration(sum(expected[number - 1 :]))} left"
+        say(f"{number}/{len(steps)}  {step.title} ({'finished before' if finished else left}) …")
         start = time.perf_counter()
-        run = _done(step, kit, say)
-        seconds[step.name] = time.perf_counter() - start
-        if run is not None:
-            runs[step.name] = run
-    families = {name: model_family(path) for name, path in kit.models.items()}
-    return Results(tuple(steps), runs, families), seconds
+        try:
+            runs[step.name] = step.work(step, context)
+        except OtherRunError:
+            say(f"     {step.name} is run again: its models, data or settings have changed")
+            runs[step.name] = step.work(step, replace(context, fresh=True))
+        took[step.name] = time.perf_counter() - start
+    return Results(tuple(steps), runs, context.families, context.teachers), took
 
 
-def _done(step: Step, kit: Kit, say: Say) -> Run | None:
-    """What a step gave; one whose folder holds what another model, text or setting gave is done again."""
-    try:
-        return step.work(kit)
-    except OtherRunError:
-        say(f"     {step.name} is done again: its models, data or settings have changed since")
-        return step.work(replace(kit, fresh=True))
+def study_config(settings: StudySettings, context: StudyContext) -> dict[str, Any]:
+    """What tells a study from others, with fingerprints of its models and data."""
+    models = {name: {"model": source, "files": files_fingerprint(source)} for name, source in context.models.items()}
+    return {"study": settings.name, **settings.identity(), "models": models, "data": context.data.identity}
 
 
-def _minutes(minutes: float) -> str:
-    if minutes < 1:
-        return f"{max(1, round(minutes * 60)):d} s"
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:,.0f} h"
-
-
-def _outcome(
-    document: Document, kit: Kit, results: Results, seconds: Mapping[str, float]
-) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """The summary and the tables."""
-    tables = finding_tables(document, results, kit)
-    counts = tables["findings"]["verdict"].value_counts()
-    summary = {
-        "title": document.title,
-        "source": document.source,
-        "steps": len(results.steps),
-        **{str(verdict): int(n) for verdict, n in counts.items()},
-        "seconds": round(sum(seconds.values()), 1),
+def named_by_content(context: StudyContext) -> StudyContext:
+    """The context with its models under the names that its folder has for them, where their folders were renamed."""
+    kept = {} if context.fresh else read_config(context.out)
+    models = kept.get("models") if kept.get("command") == COMMAND else None
+    known = {
+        model["files"]: str(name)
+        for name, model in (models.items() if isinstance(models, Mapping) else ())
+        if isinstance(model, Mapping) and model.get("files") and isinstance(model["files"], str)
     }
-    trained = trained_table(results)
-    shown = {"exhibits": exhibit_table(document, results), **({} if trained.empty else {"trained": trained})}
-    return summary, {**tables, **shown, "steps": step_table(results, seconds)}
+    named = {known.get(files_fingerprint(source), name): source for name, source in context.models.items()}
+    return replace(context, models=named) if len(named) == len(context.models) else context
 
 
-def _report(document: Document, kit: Kit, results: Results) -> None:
-    """One page: the findings, then the steps in the order in which the document shows them."""
-    from residuum.reporting.reporting import report
+def begin_study(out: Path, config: Mapping[str, Any], *, fresh: bool) -> None:
+    """Begin or resume a study in its folder; another study there is an error.
 
-    shown = [step.name for one in document.exhibits for step, _ in results.of(one.kind)]
-    folders = [kit.out, *(kit.out / name for name in dict.fromkeys([*shown, *results.runs]))]
-    report(folders, kit.out / "report.html", title=document.title)
+    Models and data may have moved, or their content may have changed, but not both: that is usually a mistake.
+    """
+    kept = {} if fresh else read_config(out)
+    if kept and kept.pop("command", None) == COMMAND:
+        wanted = {key: _kept_if_same(kept.get(key), value) for key, value in config.items()}
+        if changes := changed_settings(kept, wanted):
+            raise StoreError(f"{out} holds another run ({changes}); choose another folder or pass --fresh.")
+    changed = without_places(kept) != without_places(config)
+    finished_run(out, COMMAND, config, fresh=fresh or (bool(kept) and changed))
+    write_config(out, COMMAND, config)
 
 
-def _line(row: Mapping[Any, Any]) -> str:
-    note = f"; {row['note']}" if row["note"] else ""
-    return f"{row['verdict']:>13}  {row['where']}: {row['finding']}{_numbers(row)}{note}"
+def _kept_if_same(kept: Any, wanted: Any) -> Any:
+    """The kept description where it means the same thing: by its place or by its content, model by model."""
+    if isinstance(wanted, Mapping) and "files" in wanted:
+        places = [
+            said.get("model", said.get("folder")) if isinstance(said, Mapping) else said for said in (kept, wanted)
+        ]
+        return kept if places[0] == places[1] or without_places(kept) == without_places(wanted) else wanted
+    if isinstance(wanted, Mapping) and isinstance(kept, Mapping):
+        return {name: _kept_if_same(kept.get(name), value) for name, value in wanted.items()}
+    return wanted
 
 
-def _numbers(row: Mapping[Any, Any]) -> str:
-    """Ours with its interval, what was expected, and in how many cases."""
-    if not row["cases"]:
-        return ""
-    interval = "" if math.isnan(row["low"]) else f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return f" ({row['ours']:.3f}{interval}, expected {row['rule']}, so in {row['cases']})"
+def _finding_line(row: Mapping[Any, Any]) -> str:
+    """Verdict, claim, our number with its interval, the rule, and in how many cases it is true."""
+    numbers = ""
+    if row["cases"]:
+        interval = "" if math.isnan(row["low"]) else f" [{row['low']:.3f}, {row['high']:.3f}]"
+        numbers = f" Measured: {row['ours']:.3f}{interval} (claim: {row['rule']}); true in {row['cases']} cases."
+    note = f" Note: {row['note']}." if row["note"] else ""
+    return f"{row['verdict']:>13}  {row['where']}: {row['finding']}{numbers}{note}"

@@ -1,4 +1,4 @@
-"""Sources of batches: a batch is a function of its position, so that a resumed run sees what it would have seen."""
+"""Sources of batches: a batch is a function of its position, so a resumed run sees the batches it would have seen."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from residuum.errors import SettingError
 
 Item = TypeVar("Item")
 
-STRETCH = 50  # batches that are sorted by length together
-STRETCHES = 4  # that an epoch has at least: one that was sorted as a whole would hold the same batches as all others
+SORTED_BATCHES = 50  # batches that are sorted by length together
+LEAST_STRETCHES = 4  # sorted stretches per epoch: an epoch sorted as a whole would repeat the same batches every time
 
 
 class Batches(Protocol):
-    """Gives the batch at a position 0, 1, 2, …; the same position gives the same batch, in any process.
+    """Gives the batch at a position 0, 1, 2, …; the same position gives the same batch in every process.
 
     Process r of W takes positions r, r + W, r + 2W, …, so no two processes see the same batch. `per_epoch` is the
-    number of batches in a pass over the data, None where it is not known.
+    number of batches in one pass over the data, None if it is unknown.
     """
 
     @property
@@ -31,12 +31,12 @@ class Batches(Protocol):
 
 
 class ShuffledBatches(Generic[Item]):
-    """Batches of a set in memory, shuffled anew each epoch by (seed, epoch).
+    """Batches of a data set in memory, shuffled in every epoch by (seed, epoch).
 
-    The epochs follow each other without a gap, so every batch is full and two batches of size B at positions 2p and
-    2p + 1 hold what one of size 2B holds at p. With `lengths` (one per item) batches are cut from sorted stretches
-    of the shuffled items, so that little is padding; then only the set as a whole is the same for another size.
-    `collate` turns a list of items into what the losses take.
+    Epochs follow each other without a gap, so every batch is full, and two batches of size B at positions 2p and
+    2p + 1 hold the items of one batch of size 2B at p. With `lengths` (one per item) batches are cut from sorted
+    stretches of the shuffled items to reduce padding; then another size gives the same items per epoch, but not per
+    batch. `collate` turns a list of items into the argument of the losses.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ShuffledBatches(Generic[Item]):
 
     @property
     def per_epoch(self) -> float:
-        """The number of batches in a pass over the data; the last may be a part of one."""
+        """The number of batches in one pass over the data; the last one may be partial."""
         return len(self.items) / self.size
 
     def __call__(self, position: int) -> Any:
@@ -70,22 +70,22 @@ class ShuffledBatches(Generic[Item]):
         order = generator.permutation(len(self.items))
         if self.lengths is None:
             return order
-        stretch = self.size * max(1, min(STRETCH, len(order) // (STRETCHES * self.size)))
-        borrowed = -epoch * len(order) % self.size  # what the last batch of the epoch before takes from this one
+        stretch = self.size * max(1, min(SORTED_BATCHES, len(order) // (LEAST_STRETCHES * self.size)))
+        borrowed = -epoch * len(order) % self.size  # items that complete the last batch of the previous epoch
         for start in range(borrowed, len(order), stretch):
             part = order[start : start + stretch]
-            in_order = part[np.argsort(self.lengths[part], kind="stable")]
-            *whole, rest = np.split(in_order, range(self.size, len(part), self.size))
+            by_length = part[np.argsort(self.lengths[part], kind="stable")]
+            *whole, rest = np.split(by_length, range(self.size, len(part), self.size))
             places = generator.permutation(len(whole))
             order[start : start + stretch] = np.concatenate([*(whole[place] for place in places), rest])
         return order
 
 
 class StreamBatches(Generic[Item]):
-    """Batches of a text that is too long for memory: read once in order, and skipped through after a resume.
+    """Batches of a text that is too long for memory: read once in order, skipped through after a resume.
 
-    `stream(epoch)` gives the items of one pass, the same ones each time it is called with the same epoch (see
-    `shuffled_stream`). A position behind the last one is found by starting over.
+    `stream(epoch)` gives the items of one pass, the same ones whenever it is called with the same epoch (see
+    `shuffled_stream`). A position before the last one read starts the stream over.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class StreamBatches(Generic[Item]):
 
     @property
     def per_epoch(self) -> None:
-        """Not known before the stream ends."""
+        """Unknown before the stream ends."""
         return None
 
     def __call__(self, position: int) -> Any:
@@ -123,19 +123,19 @@ class StreamBatches(Generic[Item]):
                 empty = False
                 yield item
             if empty:
-                raise SettingError("The stream of text is empty; give a source with at least one line.")
+                raise SettingError("The stream of text is empty; pass a source with at least one line.")
             epoch += 1
 
 
 def shuffled_stream(items: Iterable[Item], buffer: int, seed: int, epoch: int = 0) -> Iterator[Item]:
-    """Shuffle a stream through a buffer: each item out is a random one of the next `buffer`, drawn by (seed, epoch)."""
+    """Shuffle a stream through a buffer: each output is a random one of the next `buffer` items, by (seed, epoch)."""
     generator = np.random.default_rng((seed, epoch))
-    held: list[Item] = []
+    waiting: list[Item] = []
     for item in items:
-        if len(held) < buffer:
-            held.append(item)
+        if len(waiting) < buffer:
+            waiting.append(item)
             continue
         place = int(generator.integers(buffer))
-        yield held[place]
-        held[place] = item
-    yield from (held[int(place)] for place in generator.permutation(len(held)))
+        yield waiting[place]
+        waiting[place] = item
+    yield from (waiting[int(place)] for place in generator.permutation(len(waiting)))

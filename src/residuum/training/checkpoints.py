@@ -1,8 +1,9 @@
-"""Checkpoints: folders that are whole or absent, of safetensors and JSON only."""
+"""Checkpoints: folders of safetensors and JSON that are either complete or absent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,32 @@ from residuum.storage.results import changed_settings, without_places
 from residuum.storage.schemas import conforming
 from residuum.storage.tensors import read_tensors, write_tensors
 from residuum.training.optimisation import misplaced_state, optimiser_state, restore_optimiser
-from residuum.training.processes import Progress
 
 VERSION = 1
 FOLDER = "checkpoints"
 WEIGHTS, OPTIMISER, PROGRESS, IDENTITY = "weights.safetensors", "optimiser.safetensors", "progress.json", "run.json"
-SCALER = "scaler.json"  # how losses are scaled in float16, where gradients would vanish otherwise
-_BEFORE = "Remove its folder to go on from the checkpoint before."
+SCALER = "scaler.json"  # the loss scale of float16, without which small gradients vanish
+_BEFORE = "Remove its folder to resume from the checkpoint before it."
+
+
+@dataclass
+class Progress:
+    """How far a run is: everything in a checkpoint that is not a tensor."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    losses: list[dict[str, int | float]] = field(default_factory=list)  # rows of the history
+    scores: list[dict[str, int | float]] = field(default_factory=list)  # rows of the evaluations
+    pending: dict[str, list[float]] = field(default_factory=dict)  # averages that are not in a row yet
+    best_step: int | None = None
+    best_value: float | None = None
+
+    def is_best(self, value: float, lower_is_better: bool) -> bool:
+        """Whether a score beats all previous ones."""
+        if self.best_value is None:
+            return value == value
+        return value < self.best_value if lower_is_better else value > self.best_value
 
 
 def write_checkpoint(
@@ -38,14 +58,14 @@ def write_checkpoint(
     progress: Progress,
     scaler: torch.amp.GradScaler | None = None,
 ) -> None:
-    """Write the checkpoint of a step, then remove those that are neither the last nor the best."""
+    """Write the checkpoint of a step, then remove all but the last and the best."""
     target = out / FOLDER / _name(progress.step)
     with whole_folder(target) as temporary:
         write_tensors(temporary / WEIGHTS, shared_once(modules))
         write_tensors(temporary / OPTIMISER, optimiser_state(optimiser))
         if scaler is not None:
             write_json(temporary / SCALER, scaler.state_dict())
-        write_json(temporary / PROGRESS, {"version": VERSION, **progress.as_json()})
+        write_json(temporary / PROGRESS, {"version": VERSION, **vars(progress)})
     kept = {_name(step) for step in (progress.step, progress.best_step) if step is not None}
     for folder in _checkpoints(out):
         if folder.name not in kept:
@@ -58,20 +78,30 @@ def resume(
     optimiser: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler | None = None,
 ) -> Progress:
-    """Put modules and optimiser back to the last checkpoint; without one they stay as they are, at step 0."""
+    """Restore modules and optimiser from the last checkpoint; without one they stay as they are, at step 0."""
     folders = _checkpoints(out)
     if not folders:
         return Progress()
     progress = _read_progress(folders[-1])
     _load_weights(folders[-1], modules)
-    _load_optimiser(folders[-1], optimiser)
+    state = read_tensors(folders[-1] / OPTIMISER, "pt", remedy=_BEFORE)
+    if (misplaced := misplaced_state(optimiser, state)) is not None:
+        raise StoreError(
+            f"{folders[-1] / OPTIMISER} does not fit the parameters of this run: {misplaced[:80]!r} is missing, has "
+            "another shape or belongs to none of them; pass --fresh to start over."
+        )
+    restore_optimiser(optimiser, state)
     if scaler is not None:
-        _load_scaler(folders[-1], scaler)
+        state, expected = read_json(folders[-1] / SCALER), scaler.state_dict()
+        kinds = {key: type(value) for key, value in expected.items()}
+        if not isinstance(state, dict) or {key: type(value) for key, value in state.items()} != kinds:
+            raise StoreError(f"{folders[-1] / SCALER} does not hold {', '.join(expected)}. {_BEFORE}")
+        scaler.load_state_dict(state)
     return progress
 
 
 def load_checkpoint(out: str | Path, modules: Mapping[str, nn.Module], *, best: bool = False) -> Progress:
-    """Load the last checkpoint of a run into its modules, or the one with the best score; says where it stands."""
+    """Load the last (or best) checkpoint of a run into its modules, and return its progress."""
     folders = _checkpoints(Path(out))
     if not folders:
         raise StoreError(f"{out} holds no checkpoint; train first.")
@@ -86,13 +116,13 @@ def load_checkpoint(out: str | Path, modules: Mapping[str, nn.Module], *, best: 
 
 
 def discard_checkpoints(out: str | Path) -> None:
-    """Remove the checkpoints of a run, once what it trained is saved elsewhere; another's folder of that name stays."""
+    """Remove the checkpoints of a run once its result is saved; a folder of that name that is not ours stays."""
     if (Path(out) / FOLDER / IDENTITY).exists():
         remove_folder(Path(out) / FOLDER)
 
 
 def open_run(out: Path, identity: dict[str, Any]) -> None:
-    """Make the folder of a run, or check that the checkpoints in it are of this run."""
+    """Make the folder of a run, or check that its checkpoints belong to this run."""
     place = out / FOLDER
     with clear_disk_errors(place):
         place.mkdir(parents=True, exist_ok=True)
@@ -103,16 +133,16 @@ def open_run(out: Path, identity: dict[str, Any]) -> None:
             remove_folder(unknown)
         write_json(place / IDENTITY, identity)
         return
-    there = read_json(place / IDENTITY)
-    if not isinstance(there, dict):
+    earlier = read_json(place / IDENTITY)
+    if not isinstance(earlier, dict):
         raise StoreError(f"{place / IDENTITY} holds no named values; pass --fresh to start over.")
-    if changes := changed_settings(without_places(there), without_places(identity)):
-        found = f"{out} holds checkpoints of another run ({changes})"
-        raise OtherRunError(f"{found}; choose another folder or pass --fresh.")
+    if changes := changed_settings(without_places(earlier), without_places(identity)):
+        message = f"{out} holds checkpoints of another run ({changes})"
+        raise OtherRunError(f"{message}; choose another folder or pass --fresh.")
 
 
 def shared_once(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """All weights and buffers by `module.name`; what several names share stands under the first."""
+    """All weights and buffers by `module.name`; a tensor with several names is listed under the first."""
     named = (
         (f"{name}.{key}", value)
         for name, module in modules.items()
@@ -128,16 +158,16 @@ def _read_progress(folder: Path) -> Progress:
     path = folder / PROGRESS
     raw = read_json(path)
     if isinstance(raw, dict) and raw.get("version") != VERSION:
-        found = f"{path} has format version {str(raw.get('version'))[:20]}"
-        raise StoreError(f"{found}; this residuum reads version {VERSION}. Pass --fresh to start over.")
+        message = f"{path} has format version {str(raw.get('version'))[:20]}"
+        raise StoreError(f"{message}; this residuum reads version {VERSION}. Pass --fresh to start over.")
     facts = {key: value for key, value in raw.items() if key != "version"} if isinstance(raw, dict) else raw
     progress = conforming(facts, Progress, path, StoreError, _BEFORE)
     if progress.step < 0 or progress.tokens < 0 or (progress.best_step or 0) < 0:
         raise StoreError(f"{path} counts below zero. {_BEFORE}")
     if any(len(sums) != 2 for sums in progress.pending.values()):
-        raise StoreError(f"{path} holds pending averages that are no pairs of a sum and a weight. {_BEFORE}")
+        raise StoreError(f"{path} holds pending averages that are not pairs of a sum and a weight. {_BEFORE}")
     if folder.name != _name(progress.step):
-        raise StoreError(f"{path} is of step {progress.step}, but lies in {folder.name}. {_BEFORE}")
+        raise StoreError(f"{path} is of step {progress.step}, but is in {folder.name}. {_BEFORE}")
     return progress
 
 
@@ -150,25 +180,6 @@ def _load_weights(folder: Path, modules: Mapping[str, nn.Module]) -> None:
     with torch.no_grad():
         for key, place in places.items():
             place.copy_(saved[key])
-
-
-def _load_optimiser(folder: Path, optimiser: torch.optim.Optimizer) -> None:
-    state = read_tensors(folder / OPTIMISER, "pt", remedy=_BEFORE)
-    if (misplaced := misplaced_state(optimiser, state)) is not None:
-        raise StoreError(
-            f"{folder / OPTIMISER} does not fit the parameters of this run: {misplaced[:80]!r} is missing, of another "
-            "shape or of none of them; pass --fresh to start over."
-        )
-    restore_optimiser(optimiser, state)
-
-
-def _load_scaler(folder: Path, scaler: torch.amp.GradScaler) -> None:
-    state, expected = read_json(folder / SCALER), scaler.state_dict()
-    if not isinstance(state, dict) or {k: type(v) for k, v in state.items()} != {
-        k: type(v) for k, v in expected.items()
-    }:
-        raise StoreError(f"{folder / SCALER} does not hold {', '.join(expected)}. {_BEFORE}")
-    scaler.load_state_dict(state)
 
 
 def _checkpoints(out: Path) -> list[Path]:

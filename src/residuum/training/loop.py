@@ -1,24 +1,24 @@
-"""`train`: the loop that every training of this package runs through."""
+"""`train`: the loop behind every training of this package; `rehearse` times its first steps for an estimate."""
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.errors import DataError, SettingError
 from residuum.training.batches import Batches
-from residuum.training.checkpoints import discard_checkpoints, open_run, resume, write_checkpoint
-from residuum.training.dropout import quick_dropout
+from residuum.training.checkpoints import Progress, discard_checkpoints, open_run, resume, write_checkpoint
 from residuum.training.optimisation import (
     ParameterGroup,
     average_gradients,
@@ -29,29 +29,50 @@ from residuum.training.optimisation import (
     trainable_groups,
 )
 from residuum.training.processes import (
-    Averages,
-    Progress,
-    StepLosses,
     StopRequest,
-    TrainingSettings,
     evaluating,
+    process_count,
     seed_torch,
     start_accelerator,
     summed,
 )
+from residuum.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     import pandas as pd
+    from accelerate import Accelerator
 
-Losses = Callable[[Any], StepLosses]
+    from residuum.costs import CostStep
+
+NOT_SHOWN = ("learning_rate", "gradient_norm")  # in the history, but not beside the progress bar
+REHEARSAL_SECONDS = 3.0  # after which no further step is timed
+REHEARSED_STEPS = (3, 40)  # fewest and most steps that are timed; one more before them fills caches
+MOMENTS = 2  # numbers that AdamW keeps per trained number
+
+Losses = Callable[[Any], "StepLosses"]
 Evaluate = Callable[[int], Mapping[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
-    """What a training gave: its curves, and which step scored best. The weights are in the modules and checkpoints.
+class StepLosses:
+    """The losses of one batch.
 
-    Of several processes only the main one has the curves and the best step.
+    `total` is differentiated (a mean over the batch); `terms` are shown and recorded, and need no gradient. `weight`
+    is the weight of the batch among those of the same step: 1 for plain averages, the number of averaged items
+    (tokens, pairs) if larger batches count more.
+    """
+
+    total: Tensor
+    terms: Mapping[str, Tensor | float] = field(default_factory=dict)
+    tokens: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The curves of a training and its best step. The weights are in the modules and checkpoints.
+
+    If several processes train, only the main one has the curves and the best step.
     """
 
     steps: int
@@ -59,18 +80,25 @@ class Training:
 
     @property
     def history(self) -> pd.DataFrame:
-        """A row every `log_every` steps: step, learning_rate, loss, each term, gradient_norm, tokens, seconds."""
+        """One row per `log_every` steps: step, learning_rate, loss, each term, gradient_norm, tokens, seconds."""
         return _frame(self.progress.losses)
 
     @property
     def scores(self) -> pd.DataFrame:
-        """A row for each evaluation: step and what the callback gave."""
+        """One row per evaluation: step and the scores that the callback returned."""
         return _frame(self.progress.scores)
 
     @property
     def best_step(self) -> int | None:
-        """The step with the best score, if one was asked for."""
+        """The step with the best score, if `best_score` was set."""
         return self.progress.best_step
+
+
+def _frame(rows: list[dict[str, float]]) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    return frame.astype({name: "int64" for name in ("step", "tokens") if name in frame})
 
 
 def train(
@@ -87,62 +115,63 @@ def train(
     device: str = "auto",
     fresh: bool = False,
     progress: bool = True,
-) -> Training:
-    """Train modules and leave them with their last weights; go on where a killed run of the same folder stopped.
+) -> TrainingResult:
+    """Train modules and leave them with their last weights; resume where a killed run of the same folder stopped.
 
-    `modules` are what a checkpoint holds (weights that they share are held once); they are moved to the device and
-    keep the train or eval mode that the caller gave them. `parameters` are what is stepped: by default all of the
-    modules that take gradients. `losses(batch)` runs the modules on `batches(position)`, whose tensors are on the
-    device. Torch's generator is seeded by (seed, position) before each batch, so dropout needs no saved state.
+    A checkpoint holds `modules` (shared weights once); they are moved to the device and keep their train or eval mode.
+    `parameters` are updated: by default all parameters of the modules that take gradients. `losses(batch)` runs the
+    modules on `batches(position)`, whose tensors are on the device. Torch's generator is seeded by (seed, position)
+    before each batch, so dropout needs no saved state.
 
-    `evaluate(step)` runs in eval mode without gradients, on the main process; `after_step(step)` runs after each move
-    of the weights, on all. `config` is what else the run depends on (JSON values): another config in the folder is an
-    error unless `fresh`. Started under `torchrun`, W processes give the weights of one with W times the batch.
+    `evaluate(step)` runs in eval mode without gradients on the main process; `after_step(step)` runs after each update
+    on all processes. `config` is what else the run depends on (JSON values): another config in the folder is an error
+    unless `fresh`. Under `torchrun`, W processes give the weights of one process with W times the batch.
     """
-    out = Path(out)
-    accelerator = start_accelerator(settings, device, out)
     if settings.evaluate_every is not None and evaluate is None:
-        raise SettingError("evaluate_every is given, but there is no evaluation to run.")
-    for module in modules.values():
-        module.to(accelerator.device)
-    groups = checked_groups(trainable_groups(*modules.values()) if parameters is None else parameters)
-    total = settings.total_steps(batches.per_epoch, accelerator.num_processes)
-    if accelerator.is_main_process:
+        raise SettingError("evaluate_every is set, but there is no evaluation to run.")
+    loop = _Loop(modules, batches, losses, settings, Path(out), parameters, device, evaluate, after_step)
+    if loop.accelerator.is_main_process:
         if fresh:
             discard_checkpoints(out)
-        open_run(out, _identity(settings, total, groups, accelerator.num_processes, config))
-    accelerator.wait_for_everyone()
-    run = _Run(modules, batches, losses, settings, out, groups, total, accelerator, evaluate, after_step)
-    return Training(total, run.to_the_end(show=progress))
+        open_run(loop.out, loop.identity(config or {}))
+    loop.accelerator.wait_for_everyone()
+    return TrainingResult(loop.total, loop.run(show=progress))
 
 
-def first_steps(
-    modules: Mapping[str, nn.Module],
-    batches: Batches,
-    losses: Losses,
-    settings: TrainingSettings,
-    *,
-    parameters: Sequence[ParameterGroup] | None = None,
-    device: str = "auto",
-) -> Generator[float, None, None]:
-    """Take the steps of `train` one by one and give the seconds of each: weights move, and nothing is written."""
-    quiet = replace(settings, report_to=())
-    with tempfile.TemporaryDirectory(prefix="residuum-") as folder, torch.random.fork_rng():
-        accelerator = start_accelerator(quiet, device, Path(folder))
-        for module in modules.values():
-            module.to(accelerator.device)
-        groups = checked_groups(trainable_groups(*modules.values()) if parameters is None else parameters)
-        total = settings.total_steps(batches.per_epoch, accelerator.num_processes)
-        run = _Run(modules, batches, losses, quiet, Path(folder), groups, total, accelerator, None, None)
-        with quick_dropout(modules.values()):
-            while run.progress.step < total:
-                before = run.progress.seconds
-                run._step()
-                yield run.progress.seconds - before
+@dataclass
+class Averages:
+    """Weighted means of named values since the last row of the history."""
+
+    sums: dict[str, list[float]] = field(default_factory=dict)  # name → [Σ weight·value, Σ weight]
+
+    def add(self, name: str, value: Tensor | float, weight: float = 1.0) -> None:
+        """Add a value."""
+        value = float(value.detach()) if isinstance(value, Tensor) else value
+        entry = self.sums.setdefault(name, [0.0, 0.0])
+        entry[0] += weight * value
+        entry[1] += weight
+
+    def means(self) -> dict[str, float]:
+        """The mean of each name."""
+        return {name: total / weight for name, (total, weight) in self.sums.items() if weight}
+
+    def merged(self, accelerator: Accelerator) -> Averages:
+        """The averages over all processes."""
+        if accelerator.num_processes == 1:
+            return self
+        from accelerate.utils import gather_object
+
+        merged = Averages()
+        for sums in gather_object([self.sums]):
+            for name, (total, weight) in sums.items():
+                entry = merged.sums.setdefault(name, [0.0, 0.0])
+                entry[0] += total
+                entry[1] += weight
+        return merged
 
 
-class _Run:
-    """The state of a running training; `to_the_end` is the loop."""
+class _Loop:
+    """The state of a running training."""
 
     def __init__(
         self,
@@ -151,42 +180,64 @@ class _Run:
         losses: Losses,
         settings: TrainingSettings,
         out: Path,
-        groups: Sequence[ParameterGroup],
-        total: int,
-        accelerator: Any,
-        evaluate: Evaluate | None,
-        after_step: Callable[[int], None] | None,
+        parameters: Sequence[ParameterGroup] | None,
+        device: str,
+        evaluate: Evaluate | None = None,
+        after_step: Callable[[int], None] | None = None,
     ) -> None:
-        self.modules, self.batches, self.losses, self.settings = modules, batches, losses, settings
-        self.out, self.total, self.accelerator = out, total, accelerator
+        self.modules, self.batches, self.losses, self.settings, self.out = modules, batches, losses, settings, out
         self.evaluate, self.after_step = evaluate, after_step
-        self.parameters = [p for group in groups for p in group.parameters]
-        self.optimiser = build_optimiser(groups, settings)
-        self.stepper = accelerator.prepare_optimizer(self.optimiser)
-        self.progress = resume(out, modules, self.optimiser, accelerator.scaler)
-        self.averages = Averages(self.progress.pending if accelerator.is_main_process else {})
+        self.accelerator = start_accelerator(settings, device, out)
+        for module in modules.values():
+            module.to(self.accelerator.device)
+        self.groups = checked_groups(trainable_groups(*modules.values()) if parameters is None else parameters)
+        self.parameters = [p for group in self.groups for p in group.parameters]
+        self.total = settings.total_steps(batches.per_epoch, self.accelerator.num_processes)
+        self.optimiser = build_optimiser(self.groups, settings)
+        self.stepper: Any = self.accelerator.prepare_optimizer(self.optimiser)
+        self.progress = Progress()
+        self.averages = Averages()
 
-    def to_the_end(self, *, show: bool) -> Progress:
+    def identity(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Everything that the weights depend on, as JSON returns it."""
+        values = {
+            **self.settings.identity(),
+            "total_steps": self.total,
+            "trained": [sum(p.numel() for p in group.parameters) for group in self.groups],
+            "processes": self.accelerator.num_processes,
+            **config,
+        }
+        return json.loads(json.dumps(values))
+
+    def run(self, *, show: bool) -> Progress:
+        """Train from the last checkpoint to the last step."""
+        self.progress = resume(self.out, self.modules, self.optimiser, self.accelerator.scaler)
+        if self.accelerator.is_main_process:
+            self.averages = Averages(self.progress.pending)
+        hidden = None if show and self.accelerator.is_main_process else True
+        first = self.progress.step
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng())
-            stack.enter_context(quick_dropout(self.modules.values()))
             stop = stack.enter_context(StopRequest(self.accelerator.num_processes == 1))
-            bar = stack.enter_context(self._bar(show))
+            bar = tqdm(total=self.total, initial=first, unit=" steps", disable=hidden, dynamic_ncols=True)
+            stack.enter_context(bar)
             while self.progress.step < self.total:
-                self._step()
+                self.step()
                 bar.update()
                 self._write_down(bar)
-                if stop.requested and self.progress.step < self.total:
-                    self._checkpoint()
+                if stop.requested:
+                    if self.progress.step < self.total:
+                        self._checkpoint()
                     stop.obey()
-        for tracker in self.accelerator.trackers:  # `end_training` would also part the processes, which may train on
+        for tracker in self.accelerator.trackers:  # `end_training` would separate processes that may train again
             tracker.finish()
         return self.progress
 
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Update the weights once."""
         started, step = time.perf_counter(), self.progress.step
         rate = set_learning_rate(self.optimiser, self.settings, step, self.total)
-        results = [self._backward(self._position(step, turn)) for turn in range(self.settings.accumulation)]
+        results = [self._backward(step, turn) for turn in range(self.settings.accumulation)]
         loss, weight, tokens = summed(self.accelerator, [sum(column) for column in zip(*results, strict=True)])
         self._check_finite(step, loss / weight)
         self.accelerator.unscale_gradients(self.stepper)
@@ -206,24 +257,24 @@ class _Run:
             self.averages.add("loss", loss / weight)
             self.averages.add("gradient_norm", norm)
 
-    def _position(self, step: int, turn: int) -> int:
-        """The batch of this process in a turn of a step: all processes of a turn take neighbouring batches."""
-        turns = step * self.settings.accumulation + turn
-        return turns * self.accelerator.num_processes + self.accelerator.process_index
+    def _backward(self, step: int, turn: int) -> tuple[float, float, float]:
+        """Add the weighted gradient of one batch; returns weight × loss, weight, tokens.
 
-    def _backward(self, position: int) -> tuple[float, float, float]:
-        """Add a batch's gradient times its weight; gives weight × loss, weight, tokens."""
+        In each turn of a step the processes take neighbouring batches.
+        """
         from accelerate.utils import send_to_device
 
+        turns = step * self.settings.accumulation + turn
+        position = turns * self.accelerator.num_processes + self.accelerator.process_index
         batch = send_to_device(self.batches(position), self.accelerator.device)
         seed_torch(self.settings.seed, position)
         with self.accelerator.autocast():
-            step = self.losses(batch)
-            total = step.total if step.weight == 1 else step.total * step.weight
+            losses = self.losses(batch)
+            total = losses.total if losses.weight == 1 else losses.total * losses.weight
             self.accelerator.backward(total)
-        for name, value in step.terms.items():
-            self.averages.add(name, value, step.weight)
-        return float(total.detach()), step.weight, step.tokens
+        for name, value in losses.terms.items():
+            self.averages.add(name, value, losses.weight)
+        return float(total.detach()), losses.weight, losses.tokens
 
     def _check_finite(self, step: int, value: float, what: str = "loss") -> None:
         if not math.isfinite(value):
@@ -231,11 +282,11 @@ class _Run:
             kept = "the last checkpoint is kept" if written else "no checkpoint was written"
             raise DataError(
                 f"The {what} is {value} at step {step + 1} of {self.total}; {kept} in {self.out}. Lower the learning "
-                "rate, lengthen the warm-up or clip gradients, or look for broken examples."
+                "rate, lengthen the warm-up, clip gradients, or look for broken examples."
             )
 
     def _write_down(self, bar: tqdm) -> None:
-        """Rows, evaluation and checkpoint, each where its turn has come."""
+        """Write a row of the history, an evaluation and a checkpoint, each when it is due."""
         step, settings = self.progress.step, self.settings
         last = step == self.total
         if last and not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters):
@@ -251,23 +302,20 @@ class _Run:
     def _log(self, bar: tqdm) -> None:
         means = self.averages.merged(self.accelerator).means()
         self.averages = Averages()
-        progress = self.progress
-        row = {"step": progress.step, **means, "tokens": progress.tokens, "seconds": progress.seconds}
         if not self.accelerator.is_main_process:
             return
+        progress = self.progress
+        row = {"step": progress.step, **means, "tokens": progress.tokens, "seconds": progress.seconds}
         progress.losses.append(row)
         self.accelerator.log(row, step=progress.step)
-        shown = {name: f"{value:.3g}" for name, value in means.items() if name not in _NOT_SHOWN}
-        bar.set_postfix({**shown, "tokens/s": f"{self._speed():,.0f}"}, refresh=False)
-
-    def _speed(self) -> float:
-        """Tokens a second over the last rows, so that a change of speed shows."""
-        rows = self.progress.losses[-10:]
+        rows = progress.losses[-10:]  # the speed over the last rows, so that a change of speed shows
         first = rows[0] if len(rows) > 1 else {"tokens": 0, "seconds": 0.0}
-        return (rows[-1]["tokens"] - first["tokens"]) / max(rows[-1]["seconds"] - first["seconds"], 1e-9)
+        speed = (rows[-1]["tokens"] - first["tokens"]) / max(rows[-1]["seconds"] - first["seconds"], 1e-9)
+        shown = {name: f"{value:.3g}" for name, value in means.items() if name not in NOT_SHOWN}
+        bar.set_postfix({**shown, "tokens/s": f"{speed:,.0f}"}, refresh=False)
 
     def _evaluate(self) -> bool:
-        """Score the modules; whether the score is the best so far (only the main process knows)."""
+        """Score the modules; returns whether the score is the best so far, which the main process decides."""
         is_best = False
         if self.accelerator.is_main_process:
             assert self.evaluate is not None
@@ -277,20 +325,14 @@ class _Run:
                 scores = {name: float(value) for name, value in self.evaluate(step).items()}
             self.progress.scores.append({"step": step, **scores})
             self.accelerator.log(scores, step=step)
-            is_best = self._keeps_best(scores)
+            name = self.settings.best_score
+            if name is not None and name not in scores:
+                raise SettingError(f"best_score is {name!r}; the evaluation gives {', '.join(scores)}.")
+            if name is not None and self.progress.is_best(scores[name], self.settings.lower_is_better):
+                self.progress.best_step, self.progress.best_value = step, scores[name]
+                is_best = True
         (flag,) = summed(self.accelerator, [float(is_best)])
         return bool(flag)
-
-    def _keeps_best(self, scores: Mapping[str, float]) -> bool:
-        name = self.settings.best_score
-        if name is None:
-            return False
-        if name not in scores:
-            raise SettingError(f"best_score is {name!r}; the evaluation gives {', '.join(scores)}.")
-        if not self.progress.is_best(scores[name], self.settings.lower_is_better):
-            return False
-        self.progress.best_step, self.progress.best_value = self.progress.step, scores[name]
-        return True
 
     def _checkpoint(self) -> None:
         pending = self.averages.merged(self.accelerator)
@@ -302,31 +344,78 @@ class _Run:
             self.averages = Averages()
         self.accelerator.wait_for_everyone()
 
-    def _bar(self, show: bool) -> tqdm:
-        hidden = None if show and self.accelerator.is_main_process else True
-        return tqdm(total=self.total, initial=self.progress.step, unit=" steps", disable=hidden, dynamic_ncols=True)
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The cost of a training, measured on its first steps: seconds per step, bytes held, bytes per checkpoint."""
+
+    seconds: float
+    memory: int
+    checkpoint: int
 
 
-_NOT_SHOWN = ("learning_rate", "gradient_norm")
-
-
-def _identity(
+def rehearse(
+    modules: Mapping[str, nn.Module],
+    batches: Batches,
+    losses: Losses,
     settings: TrainingSettings,
-    total: int,
-    groups: Sequence[ParameterGroup],
-    processes: int,
-    config: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """What a run's weights depend on, as JSON gives it back."""
-    import json
+    *,
+    parameters: Sequence[ParameterGroup] | None = None,
+    device: str = "auto",
+    beside: int = 0,
+) -> Rehearsal:
+    """Take the first steps of `train` and measure them; the weights change, and nothing is written.
 
-    trained = [sum(p.numel() for p in group.parameters) for group in groups]
-    values = {**settings.identity(), "total_steps": total, "trained": trained, "processes": processes, **(config or {})}
-    return json.loads(json.dumps(values))
+    Memory counts weights, gradients, optimiser state and the tensors that backward needs, and `beside`: bytes of
+    models that are not trained, such as a teacher.
+    """
+    weights = list({id(p): p for module in modules.values() for p in module.parameters()}.values())
+    fewest, most = REHEARSED_STEPS
+    with tempfile.TemporaryDirectory(prefix="residuum-") as folder, torch.random.fork_rng():
+        loop = _Loop(modules, batches, losses, replace(settings, report_to=()), Path(folder), parameters, device)
+        with _kept_for_backward(weights) as kept:
+            loop.step()
+        times = [loop.progress.seconds]
+        while loop.progress.step < min(loop.total, most + 1):
+            before = loop.progress.seconds
+            loop.step()
+            times.append(loop.progress.seconds - before)
+            if len(times) > fewest and math.fsum(times[1:]) >= REHEARSAL_SECONDS:
+                break
+    times = times[1:] or times
+    all_weights = sum(p.numel() * p.element_size() for p in weights)
+    trained = sum(p.numel() * p.element_size() for p in weights if p.requires_grad)
+    return Rehearsal(
+        seconds=math.fsum(times) / len(times),
+        memory=all_weights + (1 + MOMENTS) * trained + sum(kept.values()) + beside,
+        checkpoint=all_weights + MOMENTS * trained,
+    )
 
 
-def _frame(rows: list[dict[str, float]]) -> pd.DataFrame:
-    import pandas as pd
+def training_step(
+    name: str, rehearsal: Rehearsal, settings: TrainingSettings, batches_per_epoch: float | None, evaluation: float = 0
+) -> CostStep:
+    """The cost of all steps, of evaluations of `evaluation` seconds each, and of the last and best checkpoints."""
+    from residuum.costs import CostStep
 
-    frame = pd.DataFrame(rows)
-    return frame.astype({name: "int64" for name in ("step", "tokens") if name in frame})
+    total = settings.total_steps(batches_per_epoch, process_count())
+    evaluations = 0 if settings.evaluate_every is None else math.ceil(total / settings.evaluate_every)
+    checkpoints = 1 if settings.best_score is None else 2
+    seconds = total * rehearsal.seconds + evaluations * evaluation
+    return CostStep(name, seconds, memory=rehearsal.memory, disk=checkpoints * rehearsal.checkpoint)
+
+
+@contextmanager
+def _kept_for_backward(weights: Sequence[nn.Parameter]) -> Iterator[dict[int, int]]:
+    """The bytes that autograd keeps of a forward pass, by storage; weights are left out."""
+    known = {p.untyped_storage().data_ptr() for p in weights}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in known:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

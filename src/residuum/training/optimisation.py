@@ -1,4 +1,4 @@
-"""What the optimiser moves, how fast, and how gradients of several processes become one."""
+"""The optimiser: parameter groups, learning-rate schedule, gradients and saved state."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from residuum.errors import SettingError
-from residuum.training.processes import TrainingSettings
+from residuum.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-
-_STATE = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps of a parameter
+STATE = ("step", "exp_avg", "exp_avg_sq")  # AdamW's state per parameter
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,7 @@ class ParameterGroup:
 
 
 def trainable_groups(*modules: nn.Module, rate: float = 1.0) -> list[ParameterGroup]:
-    """The parameters that take gradients, each once however many modules share it: matrices, then the rest.
+    """The parameters that take gradients, each once even if modules share it: matrices, then the rest.
 
     Vectors (biases, scales of normalisation) are not decayed.
     """
@@ -42,7 +41,7 @@ def trainable_groups(*modules: nn.Module, rate: float = 1.0) -> list[ParameterGr
 
 
 def checked_groups(groups: Iterable[ParameterGroup]) -> list[ParameterGroup]:
-    """The groups without frozen parameters; a parameter in two places would be stepped twice and is an error."""
+    """The groups without frozen parameters; a parameter that occurs twice would be updated twice and is an error."""
     kept = []
     seen: set[int] = set()
     for group in groups:
@@ -50,8 +49,8 @@ def checked_groups(groups: Iterable[ParameterGroup]) -> list[ParameterGroup]:
         for parameter in parameters:
             if id(parameter) in seen:
                 raise SettingError(
-                    f"A parameter of shape {tuple(parameter.shape)} is given twice; shared parameters belong into "
-                    "one group, once."
+                    f"A parameter of shape {tuple(parameter.shape)} is given twice; list a shared parameter once, in "
+                    "one group."
                 )
             seen.add(id(parameter))
         if parameters:
@@ -62,7 +61,7 @@ def checked_groups(groups: Iterable[ParameterGroup]) -> list[ParameterGroup]:
 
 
 def build_optimiser(groups: Sequence[ParameterGroup], settings: TrainingSettings) -> torch.optim.AdamW:
-    """AdamW over the groups; state is made only for parameters that get gradients."""
+    """AdamW over the groups; only parameters that get gradients have state."""
     rows = [
         {
             "params": list(group.parameters),
@@ -71,14 +70,8 @@ def build_optimiser(groups: Sequence[ParameterGroup], settings: TrainingSettings
         }
         for group in groups
     ]
-    device = groups[0].parameters[0].device.type
-    return torch.optim.AdamW(
-        rows,
-        lr=settings.learning_rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        fused=device in ("cpu", "cuda"),
-    )
+    fused = groups[0].parameters[0].device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(rows, lr=settings.learning_rate, betas=settings.betas, eps=settings.epsilon, fused=fused)
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, settings: TrainingSettings, step: int, total: int) -> float:
@@ -90,7 +83,7 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, settings: TrainingSettin
 
 
 def schedule_factor(settings: TrainingSettings, step: int, total: int) -> float:
-    """The share of the learning rate at a step: s/W in the warm-up of W steps, then by the rest r = (T−s)/(T−W).
+    """The fraction of the learning rate at step s of T: s/W in a warm-up of W steps, then by r = (T−s)/(T−W).
 
     linear: r; cosine: (1 − cos πr)/2; constant: 1.
     """
@@ -102,63 +95,13 @@ def schedule_factor(settings: TrainingSettings, step: int, total: int) -> float:
 
 
 def average_gradients(accelerator: Accelerator, parameters: Sequence[nn.Parameter], weight: float) -> None:
-    """Divide summed gradients by the summed weight, over all processes; what got no gradient anywhere keeps None."""
+    """Divide summed gradients by the summed weight, over all processes; without any gradient `grad` stays None."""
     if accelerator.num_processes > 1:
         _sum_over_processes(accelerator, parameters)
     if weight != 1:
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.div_(weight)
-
-
-def clip_gradients(parameters: Sequence[nn.Parameter], bound: float | None) -> float:
-    """Bound the norm of the whole gradient; returns the norm before that.
-
-    A product of a gradient with itself is several times as fast on a CPU as torch's norm of it.
-    """
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    squares = [torch.dot(flat, flat) for flat in (gradient.float().reshape(-1) for gradient in gradients)]
-    norm = math.sqrt(float(torch.stack(squares).cpu().double().sum())) if squares else 0.0
-    if bound is not None and norm > bound:
-        nn.utils.clip_grads_with_norm_(parameters, bound, torch.tensor(norm))
-    return norm
-
-
-def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The tensors of the optimiser by `number of the parameter.name`."""
-    parameters = _numbered(optimiser)
-    return {
-        f"{number}.{name}": value.detach().cpu().contiguous()
-        for number, parameter in parameters.items()
-        for name, value in optimiser.state.get(parameter, {}).items()
-    }
-
-
-def misplaced_state(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> str | None:
-    """The first tensor that is missing, of another shape or of no parameter; None where a state of AdamW fits.
-
-    A parameter has all of its tensors or, where it never got a gradient, none.
-    """
-    begun = {key.partition(".")[0] for key in state}
-    expected = {
-        f"{number}.{name}": (torch.float32, ()) if name == "step" else (parameter.dtype, tuple(parameter.shape))
-        for number, parameter in _numbered(optimiser).items()
-        if str(number) in begun
-        for name in _STATE
-    }
-    found = {key: (value.dtype, tuple(value.shape)) for key, value in state.items()}
-    return min((key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)), default=None)
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
-    """Put back what `optimiser_state` gave."""
-    parameters = _numbered(optimiser)
-    optimiser.state.clear()
-    for key, value in state.items():
-        number, name = key.split(".", 1)
-        parameter = parameters[int(number)]
-        device = torch.device("cpu") if name == "step" and parameter.device.type == "cpu" else parameter.device
-        optimiser.state[parameter][name] = value.to(device, copy=True)
 
 
 def _sum_over_processes(accelerator: Accelerator, parameters: Sequence[nn.Parameter]) -> None:
@@ -174,6 +117,55 @@ def _sum_over_processes(accelerator: Accelerator, parameters: Sequence[nn.Parame
     assert isinstance(flat, Tensor)
     for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
         gradient.copy_(part.view_as(gradient))
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], bound: float | None) -> float:
+    """Bound the norm of the whole gradient; returns the norm before clipping.
+
+    The dot product of a gradient with itself is several times faster on a CPU than torch's norm of it.
+    """
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    squares = [torch.dot(flat, flat) for flat in (gradient.float().reshape(-1) for gradient in gradients)]
+    norm = math.sqrt(float(torch.stack(squares).cpu().double().sum())) if squares else 0.0
+    if bound is not None and norm > bound:
+        nn.utils.clip_grads_with_norm_(parameters, bound, torch.tensor(norm))
+    return norm
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The tensors of the optimiser by `number of the parameter.name`."""
+    return {
+        f"{number}.{name}": value.detach().cpu().contiguous()
+        for number, parameter in _numbered(optimiser).items()
+        for name, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def misplaced_state(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> str | None:
+    """The first tensor that is missing, has another shape or belongs to no parameter; None if the AdamW state fits.
+
+    A parameter has all of its tensors or, if it never got a gradient, none.
+    """
+    begun = {key.partition(".")[0] for key in state}
+    expected = {
+        f"{number}.{name}": (torch.float32, ()) if name == "step" else (parameter.dtype, tuple(parameter.shape))
+        for number, parameter in _numbered(optimiser).items()
+        if str(number) in begun
+        for name in STATE
+    }
+    actual = {key: (value.dtype, tuple(value.shape)) for key, value in state.items()}
+    return min((key for key in expected.keys() | actual.keys() if expected.get(key) != actual.get(key)), default=None)
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, state: Mapping[str, Tensor]) -> None:
+    """Restore the result of `optimiser_state`."""
+    parameters = _numbered(optimiser)
+    optimiser.state.clear()
+    for key, value in state.items():
+        number, name = key.split(".", 1)
+        parameter = parameters[int(number)]
+        device = torch.device("cpu") if name == "step" and parameter.device.type == "cpu" else parameter.device
+        optimiser.state[parameter][name] = value.to(device, copy=True)
 
 
 def _numbered(optimiser: torch.optim.Optimizer) -> dict[int, nn.Parameter]:

@@ -1,8 +1,9 @@
-"""Batches and losses of the objectives: masked and causal language models, translation LM, translation ranking."""
+"""Networks, batches, losses and scores of pretraining: masked, causal and translation LM, translation ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,49 +11,118 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import BertConfig, GPT2Config, PretrainedConfig, PreTrainedTokenizerBase, XLMRobertaConfig
 
-from residuum.training import ShuffledBatches, StepLosses
-from residuum.training.pretraining_networks import states_of_layer, vocabulary_head
-from residuum.training.pretraining_settings import Objective
+from residuum.models.loading import find_blocks
+from residuum.training.batches import ShuffledBatches
+from residuum.training.loop import StepLosses
 from residuum.training.pretraining_texts import N_SPECIAL
+from residuum.training.settings import NetworkSettings, PretrainingObjective
 
-IGNORED = -100
+IGNORED = -100  # a token that the loss skips
+SCORED_TOGETHER = 64  # sentences per batch of an evaluation
 Ids = np.ndarray  # the pieces of a sentence without special tokens
 
 
+def build_network(settings: NetworkSettings, tokenizer: PreTrainedTokenizerBase, seed: int) -> nn.Module:
+    """A network with random weights and a language-model head that is tied to the embeddings."""
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    config = _network_config(settings, tokenizer)
+    head = AutoModelForCausalLM if settings.architecture == "gpt2" else AutoModelForMaskedLM
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return head.from_config(config)
+
+
+def states_of_layer(network: nn.Module, ids: Tensor, mask: Tensor, layer: int) -> Tensor:
+    """The states of a layer (batch × token × hidden) without running the layers above it; 0 is the embeddings."""
+    body: Any = network.base_model
+    parent, attribute, blocks = find_blocks(body)
+    assert blocks is not None
+    if layer == len(blocks):
+        return body(input_ids=ids, attention_mask=mask).last_hidden_state
+    norm = getattr(parent, "ln_f", None)  # GPT-2 normalises the last layer only
+    try:
+        setattr(parent, attribute, blocks[:layer])
+        if norm is not None:
+            parent.ln_f = nn.Identity()
+        return body(input_ids=ids, attention_mask=mask).last_hidden_state
+    finally:
+        setattr(parent, attribute, blocks)
+        if norm is not None:
+            parent.ln_f = norm
+
+
+def vocabulary_head(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The function from states (… × hidden) to logits over the vocabulary."""
+    return getattr(network, "lm_head", None) or getattr(network, "cls")  # noqa: B009 (pyright)
+
+
+def _network_config(settings: NetworkSettings, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+    special = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    if settings.architecture == "gpt2":
+        return GPT2Config(
+            vocab_size=len(tokenizer),
+            n_layer=settings.layers,
+            n_embd=settings.hidden,
+            n_head=settings.heads,
+            n_inner=settings.feed_forward,
+            n_positions=settings.window,
+            resid_pdrop=settings.dropout,
+            embd_pdrop=settings.dropout,
+            attn_pdrop=settings.attention_dropout,
+            **special,
+        )
+    is_bert = settings.architecture == "bert"
+    sizes: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "num_hidden_layers": settings.layers,
+        "hidden_size": settings.hidden,
+        "num_attention_heads": settings.heads,
+        "intermediate_size": settings.feed_forward,
+        "max_position_embeddings": settings.window + (0 if is_bert else 2),  # XLM-R's begin after the padding id
+        "type_vocab_size": 1,
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.attention_dropout,
+        **special,
+    }
+    return BertConfig(**sizes) if is_bert else XLMRobertaConfig(**sizes, layer_norm_eps=1e-5)
+
+
 @dataclass(frozen=True)
-class Pieces:
-    """The ids that batches are built with."""
+class SpecialTokens:
+    """The ids of the special tokens, and the size of the vocabulary."""
 
     begin: int
     end: int
     padding: int
     mask: int
-    size: int  # of the vocabulary
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
-    """Tokenized sentences (or pairs of them) of one language or text, and how often they are drawn."""
+class TokenSource:
+    """Tokenized sentences (or pairs) of one language or text, and their sampling weight."""
 
     items: Sequence[tuple[Ids, ...]]
     chance: float
 
 
 class MixedBatches:
-    """Batches of several objectives: which one, and from which source, is drawn by (seed, position).
+    """Batches of several objectives: the objective and the source of a batch are sampled by (seed, position).
 
-    Each source goes through its own sentences in an order shuffled by epochs, batches of like lengths together.
+    Each source shuffles its own sentences in every epoch and groups them by length.
     """
 
     per_epoch = None
 
     def __init__(
         self,
-        objectives: Sequence[Objective],
-        texts: Sequence[Source],
-        pairs: Sequence[Source],
-        pieces: Pieces,
+        objectives: Sequence[PretrainingObjective],
+        texts: Sequence[TokenSource],
+        pairs: Sequence[TokenSource],
+        pieces: SpecialTokens,
         seed: int,
     ) -> None:
         self.objectives, self.pieces, self.seed = objectives, pieces, seed
@@ -65,7 +135,7 @@ class MixedBatches:
             self.sources.append([_batches(source, objective, seed) for source in chosen])
 
     def __call__(self, position: int) -> dict[str, Any]:
-        """The batch at a position, with the number of its objective."""
+        """The batch at a position, with the index of its objective."""
         generator = np.random.default_rng((self.seed, 1, position))
         number = int(generator.choice(len(self.objectives), p=self.chances))
         source = int(generator.choice(len(self.sources[number]), p=self.source_chances[number]))
@@ -74,19 +144,24 @@ class MixedBatches:
         return {"objective": number, **BUILDERS[objective.kind](items, objective, self.pieces, generator)}
 
 
-def losses_of(network: nn.Module, objectives: Sequence[Objective], batch: Mapping[str, Any]) -> StepLosses:
-    """The loss of a batch by its own objective."""
+def losses_of(network: nn.Module, objectives: Sequence[PretrainingObjective], batch: Mapping[str, Any]) -> StepLosses:
+    """The loss of a batch by its objective."""
     objective = objectives[batch["objective"]]
     if objective.kind == "ranking":
-        loss, tokens = _ranking_loss(network, objective, batch), _count(batch["first"]) + _count(batch["second"])
-        name = f"ranking {objective.layer}"
+        assert objective.layer is not None
+        sides = [batch["first"], batch["second"]]
+        states = [states_of_layer(network, side["ids"], side["mask"], objective.layer) for side in sides]
+        first, second = (mean_pooled(layer, side["mask"]) for layer, side in zip(states, sides, strict=True))
+        loss = info_nce(first, second, objective.temperature, batch["same"])
+        name, tokens = f"ranking {objective.layer}", sum(int(side["mask"].sum()) for side in sides)
     else:
-        loss, tokens, name = prediction_loss(network, batch), _count(batch), objective.kind
+        loss = prediction_loss(network, batch)
+        name, tokens = objective.kind, int(batch["mask"].sum())
     return StepLosses(loss, {name: loss.detach()}, tokens=tokens)
 
 
 def prediction_loss(network: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Mean cross-entropy of the wanted pieces; only their states meet the vocabulary."""
+    """Mean cross-entropy of the predicted tokens; only their states meet the vocabulary."""
     body: Any = network.base_model
     states = body(input_ids=batch["ids"], attention_mask=batch["mask"]).last_hidden_state
     wanted = batch["wanted"] != IGNORED
@@ -95,7 +170,7 @@ def prediction_loss(network: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
 
 
 def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
-    """The mean state of the tokens that are no padding: batch × token × hidden → batch × hidden."""
+    """The mean state of the tokens without padding: batch × token × hidden → batch × hidden."""
     weights = mask.to(states.dtype)[..., None]
     return (states * weights).sum(1) / weights.sum(1)
 
@@ -103,7 +178,7 @@ def mean_pooled(states: Tensor, mask: Tensor) -> Tensor:
 def info_nce(first: Tensor, second: Tensor, temperature: float, same: Tensor | None = None) -> Tensor:
     """Symmetric InfoNCE of cosines c: mean over i of −log softmax_j(c_ij / t)_i, both ways (van den Oord et al. 2018).
 
-    `first` and `second` are pair × hidden. `same` (pair × pair) marks pairs that must not count as negatives.
+    `first` and `second` are pair × hidden. `same` (pair × pair) marks pairs that are no negatives.
     """
     cosine = functional.normalize(first, dim=-1) @ functional.normalize(second, dim=-1).T / temperature
     if same is not None:
@@ -113,8 +188,10 @@ def info_nce(first: Tensor, second: Tensor, temperature: float, same: Tensor | N
     return (functional.cross_entropy(cosine, target) + functional.cross_entropy(cosine.T, target)) / 2
 
 
-def masked_batch(items: Sequence[tuple[Ids, ...]], objective: Objective, pieces: Pieces, generator: Any) -> dict:
-    """A batch with some of its pieces to be guessed: 80 % of them masked, 10 % random, 10 % as they are."""
+def masked_batch(
+    items: Sequence[tuple[Ids, ...]], objective: PretrainingObjective, pieces: SpecialTokens, generator: Any
+) -> dict:
+    """A batch with some tokens to predict: 80 % of them masked, 10 % random, 10 % unchanged."""
     batch = padded_batch(items, objective.length, pieces)
     ids = batch["ids"].numpy()
     ordinary = (ids >= N_SPECIAL) & (ids != pieces.mask)
@@ -133,25 +210,29 @@ def _normalised(chances: Sequence[float]) -> np.ndarray:
     return np.array(chances) / np.sum(chances)
 
 
-def padded_batch(items: Sequence[tuple[Ids, ...]], length: int, pieces: Pieces) -> dict[str, Tensor]:
-    """Ids and mask (batch × token) of sentences, or of sentences side by side, with their special tokens."""
+def padded_batch(items: Sequence[tuple[Ids, ...]], length: int, pieces: SpecialTokens) -> dict[str, Tensor]:
+    """Ids and mask (batch × token) of sentences or pairs, with their special tokens."""
     return _padded([_joined(item, length, pieces) for item in items], pieces)
 
 
-def _batches(source: Source, objective: Objective, seed: int) -> ShuffledBatches[tuple[Ids, ...]]:
+def _batches(source: TokenSource, objective: PretrainingObjective, seed: int) -> ShuffledBatches[tuple[Ids, ...]]:
     lengths = [sum(len(side) for side in item) for item in source.items]
     return ShuffledBatches(source.items, min(objective.batch, len(source.items)), seed=seed, lengths=lengths)
 
 
-def _causal_batch(items: Sequence[tuple[Ids, ...]], objective: Objective, pieces: Pieces, generator: Any) -> dict:
-    """A batch in which every piece is to be guessed from those before it."""
+def _causal_batch(
+    items: Sequence[tuple[Ids, ...]], objective: PretrainingObjective, pieces: SpecialTokens, generator: Any
+) -> dict:
+    """A batch in which every token is predicted from those before it."""
     batch = padded_batch(items, objective.length, pieces)
     following = batch["ids"][:, 1:].masked_fill(batch["mask"][:, 1:] == 0, IGNORED)
     return {**batch, "wanted": functional.pad(following, (0, 1), value=IGNORED)}
 
 
-def _ranking_batch(items: Sequence[tuple[Ids, ...]], objective: Objective, pieces: Pieces, generator: Any) -> dict:
-    """Both sides of some pairs; which of them say the same, so that no translation counts as a wrong one."""
+def _ranking_batch(
+    items: Sequence[tuple[Ids, ...]], objective: PretrainingObjective, pieces: SpecialTokens, generator: Any
+) -> dict:
+    """Both sides of some pairs, and which pairs share a side, so that no translation counts as a negative."""
     sides = [[_joined((item[side],), objective.length, pieces) for item in items] for side in (0, 1)]
     same = torch.zeros(len(items), len(items), dtype=torch.bool)
     for side in sides:
@@ -161,17 +242,8 @@ def _ranking_batch(items: Sequence[tuple[Ids, ...]], objective: Objective, piece
     return {"first": _padded(sides[0], pieces), "second": _padded(sides[1], pieces), "same": same}
 
 
-def _ranking_loss(network: nn.Module, objective: Objective, batch: Mapping[str, Any]) -> Tensor:
-    assert objective.layer is not None
-    first, second = (
-        mean_pooled(states_of_layer(network, side["ids"], side["mask"], objective.layer), side["mask"])
-        for side in (batch["first"], batch["second"])
-    )
-    return info_nce(first, second, objective.temperature, batch["same"])
-
-
-def _joined(item: tuple[Ids, ...], length: int, pieces: Pieces) -> Ids:
-    """`<s> a </s>` or `<s> a </s> </s> b </s>`, each sentence cut so that all fits."""
+def _joined(item: tuple[Ids, ...], length: int, pieces: SpecialTokens) -> Ids:
+    """`<s> a </s>` or `<s> a </s> </s> b </s>`, each sentence cut to fit."""
     room = (length - 2) // len(item) - (2 if len(item) > 1 else 0)
     parts: list[Any] = [[pieces.begin]]
     for number, side in enumerate(item):
@@ -179,7 +251,7 @@ def _joined(item: tuple[Ids, ...], length: int, pieces: Pieces) -> Ids:
     return np.concatenate(parts).astype(np.int64)
 
 
-def _padded(lines: Sequence[Ids], pieces: Pieces) -> dict[str, Tensor]:
+def _padded(lines: Sequence[Ids], pieces: SpecialTokens) -> dict[str, Tensor]:
     width = max(len(line) for line in lines)
     ids = np.full((len(lines), width), pieces.padding, np.int64)
     for row, line in zip(ids, lines, strict=True):
@@ -188,8 +260,90 @@ def _padded(lines: Sequence[Ids], pieces: Pieces) -> dict[str, Tensor]:
     return {"ids": tensor, "mask": (tensor != pieces.padding).long()}
 
 
-def _count(batch: Mapping[str, Tensor]) -> int:
-    return int(batch["mask"].sum())
-
-
 BUILDERS = {"mlm": masked_batch, "tlm": masked_batch, "clm": _causal_batch, "ranking": _ranking_batch}
+
+
+def perplexity(
+    network: nn.Module,
+    sentences: Sequence[tuple[Ids, ...]],
+    objective: PretrainingObjective,
+    pieces: SpecialTokens,
+    seed: int,
+) -> float:
+    """exp of the mean cross-entropy of predicted tokens; the seed decides which ones are masked."""
+    total, count = 0.0, 0
+    for number, items in enumerate(_in_batches(sentences)):
+        batch = BUILDERS[objective.kind](items, objective, pieces, np.random.default_rng((seed, number)))
+        batch = {name: value.to(_device(network)) for name, value in batch.items()}
+        guessed = int((batch["wanted"] != IGNORED).sum())
+        total += float(prediction_loss(network, batch)) * guessed
+        count += guessed
+    return math.exp(total / count)
+
+
+def retrieval_by_layer(
+    network: nn.Module, pairs: Sequence[tuple[Ids, Ids]], length: int, pieces: SpecialTokens
+) -> list[tuple[float, float]]:
+    """Retrieval accuracy per layer: the nearest second sentence by cosine is the translation, and vice versa."""
+    first, second = (layer_means(network, [(pair[side],) for pair in pairs], length, pieces) for side in (0, 1))
+    translation = torch.arange(len(pairs))
+    accuracies = []
+    for a, b in zip(first, second, strict=True):
+        cosine = functional.normalize(a, dim=-1) @ functional.normalize(b, dim=-1).T
+        forth, back = cosine.argmax(1) == translation, cosine.argmax(0) == translation
+        accuracies.append((forth.double().mean().item(), back.double().mean().item()))
+    return accuracies
+
+
+def layer_means(network: nn.Module, sentences: Sequence[tuple[Ids, ...]], length: int, pieces: SpecialTokens) -> Tensor:
+    """Mean-pooled states of all layers: layer × sentence × hidden."""
+    order = sorted(range(len(sentences)), key=lambda place: len(sentences[place][0]))
+    body: Any = network.base_model
+    parts = []
+    for items in _in_batches([sentences[place] for place in order]):
+        batch = {name: value.to(_device(network)) for name, value in padded_batch(items, length, pieces).items()}
+        hidden = body(input_ids=batch["ids"], attention_mask=batch["mask"], output_hidden_states=True).hidden_states
+        parts.append(torch.stack([mean_pooled(states, batch["mask"]) for states in hidden]).cpu())
+    back = torch.empty(len(order), dtype=torch.long)
+    back[torch.tensor(order)] = torch.arange(len(order))
+    return torch.cat(parts, 1)[:, back]
+
+
+def evaluation(
+    network: nn.Module,
+    held_out: Mapping[str, Sequence[tuple[Ids, ...]]],
+    retrieval: Mapping[str, Sequence[tuple[Ids, Ids]]],
+    objectives: Sequence[PretrainingObjective],
+    pieces: SpecialTokens,
+    seed: int,
+) -> Callable[[int], dict[str, float]]:
+    """The scores at a step: perplexity per language, retrieval per set and layer, mean over the best layers."""
+    predicting = next((objective for objective in objectives if objective.kind in ("mlm", "clm")), None)
+    length = max(objective.length for objective in objectives)
+
+    def scores(step: int) -> dict[str, float]:
+        values: dict[str, float] = {}
+        if predicting is not None:
+            for language, sentences in held_out.items():
+                values[f"perplexity {language}"] = perplexity(network, sentences, predicting, pieces, seed)
+        best = []
+        for name, pairs in retrieval.items():
+            by_layer = retrieval_by_layer(network, pairs, length, pieces)
+            for layer, (forth, back) in enumerate(by_layer):
+                values[f"retrieval {name} layer {layer}"] = forth
+                values[f"retrieval {name} back layer {layer}"] = back
+            best.append(max(forth for forth, _ in by_layer))
+        if best:
+            values["retrieval"] = float(np.mean(best))
+        return values
+
+    return scores
+
+
+def _in_batches(items: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(items), SCORED_TOGETHER):
+        yield list(items[start : start + SCORED_TOGETHER])
+
+
+def _device(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device

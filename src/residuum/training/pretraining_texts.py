@@ -1,9 +1,11 @@
-"""The text that a pretraining reads: sentences by language, translations, and what is left out of them."""
+"""The text that `pretrain` reads, without sentences of the evaluation, and the tokenizer that is trained on it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +16,14 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import PreTrainedTokenizerFast
 
 from residuum.corpus.text_files import malformed, numbered_lines
-from residuum.errors import CorpusError
+from residuum.errors import CorpusError, SettingError
 from residuum.samples import LANGUAGES, sample_text
-from residuum.training.pretraining_settings import PairSource, PretrainConfig, filled_in
+from residuum.training.settings import PairSource, PretrainSettings
 
 
 @dataclass(frozen=True)
 class PairedText:
-    """Translations from one source, with the counts of what was left out."""
+    """Translations from one source, and how many were left out for which reason."""
 
     name: str
     languages: tuple[str, str]
@@ -31,12 +33,12 @@ class PairedText:
     blank: int = 0
     too_long: int = 0
     excluded: int = 0  # in a retrieval set
-    held_out: int = 0  # in the text that perplexity is measured on
+    held_out: int = 0  # in the held-out text of the perplexity
 
 
 @dataclass(frozen=True)
-class Texts:
-    """All that is trained on (`sentences` by language, `pairs`) and what is kept back for measuring."""
+class PretrainingTexts:
+    """The training text (`sentences` by language, `pairs`) and the held-out text for evaluation."""
 
     sentences: dict[str, list[str]]
     held_out: dict[str, list[str]]
@@ -59,60 +61,62 @@ class Texts:
         return digest.hexdigest()
 
 
-def read_texts(config: PretrainConfig) -> Texts:
-    """Read all files, take held-out sentences away, and leave out pairs that occur in these or in a retrieval set."""
+def read_texts(settings: PretrainSettings) -> PretrainingTexts:
+    """Read all files, hold out sentences, and leave out pairs that occur in these or in a retrieval set."""
     retrieval = {
-        name: _read_files(chosen.files).sentences for name, chosen in sorted(config.evaluation.retrieval.items())
+        name: _read_files(chosen.files).sentences for name, chosen in sorted(settings.evaluation.retrieval.items())
     }
-    forbidden = {_key(line) for path in config.exclude for line in _lines(path)}
+    forbidden = {_key(line) for path in settings.exclude for line in _lines(path)}
     forbidden |= {_key(side) for pairs in retrieval.values() for pair in pairs for side in pair}
     sentences, held_out = {}, {}
-    for language, files in config.text.items():
+    for language, files in settings.text.items():
         lines = list(dict.fromkeys(line for path in files for line in _lines(path) if line))
         if not lines:
-            raise CorpusError(f"text.{language} holds no sentence; give files with at least one line.")
-        kept, held_out[language] = _split(lines, config.evaluation.held_out, config.seed)
-        sentences[language] = kept + _sampled(language, config)
+            raise CorpusError(f"text.{language} holds no sentence; pass files with at least one line.")
+        count = min(settings.evaluation.held_out, len(lines) // 10)
+        away = set(np.random.default_rng(settings.seed).permutation(len(lines))[:count].tolist())
+        held_out[language] = [lines[place] for place in sorted(away)]
+        sentences[language] = [line for place, line in enumerate(lines) if place not in away]
+        if settings.sample_text and language in LANGUAGES:
+            sampled = sample_text("text", language=language, size=settings.sample_text, seed=settings.seed)
+            sentences[language] += sampled.splitlines()
     measured = {_key(line) for lines in held_out.values() for line in lines}
-    pairs = [without(_read_pairs(source, config.seed), forbidden, measured) for source in config.pairs]
-    return Texts(sentences, held_out, pairs, retrieval)
+    pairs = [without(_read_pairs(source, settings.seed), forbidden, measured) for source in settings.pairs]
+    return PretrainingTexts(sentences, held_out, pairs, retrieval)
 
 
 def without(paired: PairedText, forbidden: set[str], held_out: set[str]) -> PairedText:
-    """The pairs of which no side is forbidden or held out, letter for letter but for case, spaces and punctuation."""
+    """The pairs without a forbidden or held-out side; case, spaces and punctuation do not count."""
     keyed = [(pair, {_key(side) for side in pair}) for pair in paired.sentences]
     allowed = [(pair, keys) for pair, keys in keyed if keys.isdisjoint(forbidden)]
     kept = [pair for pair, keys in allowed if keys.isdisjoint(held_out)]
     if not kept:
         raise CorpusError(
-            f"{paired.name}: all {len(keyed)} pairs occur in retrieval sets or in held-out text; give other text."
+            f"{paired.name}: all {len(keyed)} pairs occur in retrieval sets or in held-out text; pass other text."
         )
     return replace(paired, sentences=kept, excluded=len(keyed) - len(allowed), held_out=len(allowed) - len(kept))
 
 
 def _read_pairs(source: PairSource, seed: int) -> PairedText:
     if source.sample is not None:
-        found = _sampled_pairs(source.languages, source.sample, seed)
+        paired = _sampled_pairs(source.languages, source.sample, seed)
     elif source.table is not None:
-        found = _read_table(source.table, source.columns)
+        paired = _read_table(source.table, source.columns)
     else:
         assert source.files is not None
-        found = _read_files(source.files)
-    return replace(_short_ones(found, source.longest), languages=source.languages, weight=source.weight)
-
-
-def _short_ones(paired: PairedText, longest: int | None) -> PairedText:
-    if longest is None:
-        return paired
-    kept = [pair for pair in paired.sentences if max(len(side.split()) for side in pair) <= longest]
-    return replace(paired, sentences=kept, too_long=len(paired.sentences) - len(kept))
+        paired = _read_files(source.files)
+    kept = paired.sentences
+    if source.longest is not None:
+        kept = [pair for pair in kept if max(len(side.split()) for side in pair) <= source.longest]
+    too_long = len(paired.sentences) - len(kept)
+    return replace(paired, sentences=kept, too_long=too_long, languages=source.languages, weight=source.weight)
 
 
 def _read_files(files: tuple[str, str]) -> PairedText:
     first, second = (list(_lines(path)) for path in files)
     if len(first) != len(second):
         raise CorpusError(
-            f"{files[0]} has {len(first)} lines and {files[1]} has {len(second)}; expected as many in both."
+            f"{files[0]} has {len(first)} lines and {files[1]} has {len(second)}; expected equal numbers."
         )
     return _of_rows(Path(files[0]).name, zip(first, second, strict=True))
 
@@ -144,35 +148,25 @@ def _of_rows(name: str, rows: Iterable[tuple[str, str]]) -> PairedText:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """The sentences of all files that a path with wildcards names; of a table, its first column."""
+    """The sentences of all files that match a path with wildcards; of a .tsv table, its first column."""
     for file in _files(path):
         for _, line in numbered_lines(file):
             yield line.partition("\t")[0].strip() if file.suffix == ".tsv" else line.strip()
 
 
 def _files(path: str) -> list[Path]:
-    place = Path(filled_in(path)).absolute()
-    found = sorted(file for file in Path(place.anchor).glob(str(place.relative_to(place.anchor))) if file.is_file())
-    if not found:
+    unset = [name for name in re.findall(r"\$\{(\w+)\}", path) if name not in os.environ]
+    if unset:
+        raise SettingError(f"{path} needs the variable {unset[0]}, which is not set; export {unset[0]}=… first.")
+    place = Path(os.path.expandvars(path)).absolute()
+    files = sorted(file for file in Path(place.anchor).glob(str(place.relative_to(place.anchor))) if file.is_file())
+    if not files:
         raise CorpusError(f"{path} names no file; expected a text file or a pattern that matches some.")
-    return found
-
-
-def _split(lines: list[str], held_out: int, seed: int) -> tuple[list[str], list[str]]:
-    """The lines but for some drawn ones, and those; never more than a tenth."""
-    chosen = np.random.default_rng(seed).permutation(len(lines))[: min(held_out, len(lines) // 10)]
-    away: set[int] = set(chosen.tolist())
-    return [line for place, line in enumerate(lines) if place not in away], [lines[place] for place in sorted(away)]
-
-
-def _sampled(language: str, config: PretrainConfig) -> list[str]:
-    if not config.sample_text or language not in LANGUAGES:
-        return []
-    return sample_text("text", language=language, size=config.sample_text, seed=config.seed).splitlines()
+    return files
 
 
 def _key(text: str) -> str:
-    """What two spellings of the same sentence share."""
+    """The letters and digits of a sentence, which two spellings of it share."""
     return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
 
 
@@ -189,9 +183,16 @@ SPECIAL = {
 
 
 def train_tokenizer(
-    sentences: Mapping[str, Sequence[str]], *, pieces: int, lines: int, exponent: float, window: int, seed: int
+    sentences: Mapping[str, Sequence[str]],
+    *,
+    pieces: int,
+    lines: int,
+    exponent: float,
+    window: int,
+    seed: int,
+    progress: bool = False,
 ) -> PreTrainedTokenizerFast:
-    """Train a unigram model (Kudo 2018) on lines of all languages, drawn with p ∝ size^exponent.
+    """Train a unigram model (Kudo 2018) on lines of all languages, sampled with p ∝ size^exponent.
 
     Ids are as in XLM-R: <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> last.
     """
@@ -203,9 +204,14 @@ def train_tokenizer(
         vocab_size=pieces - 1,  # <mask> comes last
         special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
         unk_token="<unk>",
-        show_progress=False,
+        show_progress=progress,
     )
-    tokenizer.train_from_iterator(_drawn(sentences, lines, exponent, seed), trainer)
+    sampled: list[str] = []
+    generator = np.random.default_rng(seed)
+    for language, share in shares({language: len(texts) for language, texts in sentences.items()}, exponent).items():
+        order = generator.permutation(len(sentences[language]))
+        sampled += [sentences[language][int(place)] for place in order[: round(lines * share)]]
+    tokenizer.train_from_iterator(sampled, trainer)
     if tokenizer.get_vocab_size() < pieces - 1:
         raise CorpusError(
             f"The text gives only {tokenizer.get_vocab_size() + 1} pieces; expected {pieces}. "
@@ -220,7 +226,7 @@ def train_tokenizer(
 
 
 def shares(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
-    """How often each is drawn: p ∝ size^exponent (1: as they come; 0: all alike)."""
+    """Sampling probabilities p ∝ size^exponent (1: by size; 0: equal)."""
     powers = {name: size**exponent for name, size in sizes.items()}
     total = sum(powers.values())
     return {name: power / total for name, power in powers.items()}
@@ -229,7 +235,7 @@ def shares(sizes: Mapping[str, float], exponent: float) -> dict[str, float]:
 def _in_fixed_order(tokenizer: Tokenizer) -> models.Unigram:
     """The trained pieces by score, then by spelling.
 
-    The trainer appends rare letters below all pieces, each a little lower, in an order that changes from call to call;
+    The trainer appends rare letters below all pieces, each a little lower, in an order that varies between calls;
     here they share one score.
     """
     pieces = [(piece, round(score, 6)) for piece, score in json.loads(tokenizer.to_str())["model"]["vocab"]]
@@ -238,13 +244,3 @@ def _in_fixed_order(tokenizer: Tokenizer) -> models.Unigram:
     settled = [(piece, lowest - 1 if len(piece) == 1 and score < lowest else score) for piece, score in ordinary]
     settled.sort(key=lambda entry: (-entry[1], entry[0]))
     return models.Unigram([*special, *settled], unk_id=3)
-
-
-def _drawn(sentences: Mapping[str, Sequence[str]], lines: int, exponent: float, seed: int) -> list[str]:
-    wanted = shares({language: len(texts) for language, texts in sentences.items()}, exponent)
-    generator = np.random.default_rng(seed)
-    drawn: list[str] = []
-    for language, texts in sentences.items():
-        count = min(len(texts), round(lines * wanted[language]))
-        drawn += [texts[int(place)] for place in generator.permutation(len(texts))[:count]]
-    return drawn

@@ -31,10 +31,10 @@ function isOneOf(column, value, values) {
   return values.some((one) => Math.abs(value - Number(one)) <= 1e-6 * Math.abs(value));
 }
 
-// The rows that a view shows: its own where it has some, else those of its table, of which the page may hold a part.
+// The rows that a view shows: its points where it has some, else those of its table, of which the page may hold a part.
 function rowsOf(view) {
-  const table = view.own ?? tableOf(view.table);
-  return { table, rows: view.own ? allRows(table) : rowsWhere(table, view.where, view.having) };
+  const table = view.points ?? tableOf(view.table);
+  return { table, rows: view.points ? allRows(table) : rowsWhere(table, view.where, view.having) };
 }
 
 function allRows(table) {

@@ -55,7 +55,7 @@ function draw(figure, colours = coloursOf(figure.panel)) {
 // What the reader has to know before the CSV is taken for all of the figure's rows.
 function heldOf(view) {
   const table = tableOf(view.table);
-  if (view.own || table.rows === table.total) return "";
+  if (view.points || table.rows === table.total) return "";
   const { rows } = rowsOf(view);
   const count = (n) => n.toLocaleString("en");
   const part = `The CSV has ${count(rows.length)} of ${count(view.rows)} rows; the folder of the run has all.`;

@@ -1,11 +1,48 @@
-// Start everything, draw figures when the reader comes near them, and make the page ready for paper when it is printed.
+// Start everything, show one section at a time, draw figures when the reader comes near them, and prepare for print.
 
 const NEAR = "800px"; // above and below the window
 
 startTheme(document.getElementById("theme"));
 document.querySelectorAll("details.table").forEach(startTable);
 const figures = Array.from(document.querySelectorAll(".panel"), figureOf);
+const pages = Array.from(document.querySelectorAll("main > section"));
+window.addEventListener("hashchange", showPage);
+for (const page of pages) page.addEventListener("beforematch", () => found(page));
+showPage();
 drawWhenNear();
+
+// A search of the browser leads to a hidden section; an address that names something inside of it stays.
+function found(page) {
+  if (!page.contains(document.getElementById(location.hash.slice(1)))) location.hash = page.id;
+}
+
+// The section that the address names, or that holds what it names; the search of the browser still finds the others.
+function showPage() {
+  const target = document.getElementById(location.hash.slice(1));
+  const shown = pages.find((page) => page.contains(target)) ?? pages[0];
+  for (const page of pages) {
+    if (page === shown) page.removeAttribute("hidden");
+    else page.setAttribute("hidden", "until-found");
+  }
+  for (const link of document.querySelectorAll(".bar nav a")) {
+    const names = link.hash.slice(1) === (target?.id ?? shown.id) || link.hash.slice(1) === shown.id;
+    if (names) {
+      link.setAttribute("aria-current", "page");
+      showInBar(link);
+    } else link.removeAttribute("aria-current");
+  }
+  if (target && target !== shown) target.scrollIntoView();
+  else window.scrollTo(0, 0);
+}
+
+// The bar may be longer than the screen: scroll it, and never the page.
+function showInBar(link) {
+  for (const box of [link.closest("nav"), link.closest(".bar")]) {
+    const [inner, outer] = [link.getBoundingClientRect(), box.getBoundingClientRect()];
+    box.scrollLeft += inner.left - outer.left - (outer.width - inner.width) / 2;
+    box.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
+  }
+}
 
 // A report of many runs has hundreds of figures; to draw all of them at once would keep the reader waiting.
 function drawWhenNear() {
@@ -31,11 +68,13 @@ function drawAll(colours) {
 }
 
 window.addEventListener("beforeprint", () => {
+  for (const page of pages) page.removeAttribute("hidden");
   for (const details of document.querySelectorAll("details")) details.open = true;
   showForPrint();
   drawAll(PAPER);
 });
 window.addEventListener("afterprint", () => {
   showAgain();
+  showPage();
   drawAll();
 });

@@ -1,0 +1,61 @@
+"""The settings of compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from residuum.settings import Argument, Device, Execution, Format, Limit, MaxLoss, Option, Out, Seed, Split
+
+PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
+"""The measures of Wu et al. (2020)."""
+
+
+@dataclass(frozen=True)
+class CompareSettings(Execution):
+    """What `compare` takes."""
+
+    example: ClassVar[str] = (
+        "residuum compare bert-base-cased --random-twins --corpus en_ewt-ud-dev.conllu --out runs/twin"
+    )
+    estimates: ClassVar[bool] = True
+
+    sources: Annotated[
+        Sequence[Any], Argument("Activation stores; or models, with --corpus; NAME=MODEL names one", metavar="MODEL")
+    ]
+    corpus: Annotated[Any, Option("Text that models read; stores have their own", "data", identity=False)] = None
+    _: KW_ONLY
+    out: Out = None
+    measures: Annotated[Sequence[str], Option("paper, attention, all, or names separated by commas")] = PAPER
+    random_twins: Annotated[
+        bool, Option("Add the random twin of every model: same architecture, random weights", "model", identity=False)
+    ] = False
+    groups: Annotated[int, Option("Groups of sentences for the jackknife", at_least=1)] = 10
+    intervals: Annotated[bool, Option("Compute 95 % intervals")] = True
+    null: Annotated[bool, Option("Add the value under permuted words")] = False
+    sample: Annotated[int, Option("Words for rsa, knn and cka_rbf", at_least=4)] = 1000
+    seed: Seed = 0
+    products: Annotated[
+        Literal["float64", "float32"], Option("Precision of products; float32 takes half the time, sums stay float64")
+    ] = "float64"
+    top_k: Annotated[int | None, Option("Average only the k most similar neurons", at_least=1)] = None
+    variance: Annotated[float | None, Option("Fraction of variance that SVCCA and PWCCA keep", above=0, at_most=1)] = (
+        None
+    )
+    standardize: Annotated[bool | None, Option("Scale neurons to unit variance before SVCCA and PWCCA")] = None
+    fraction: Annotated[float | None, Option("Kernel width of cka_rbf per median distance", above=0)] = None
+    neighbours: Annotated[int | None, Option("Neighbours per word for knn", at_least=1)] = None
+    distance: Annotated[str | None, Option("Distance of rsa: cosine, correlation or euclidean")] = None
+    correlation: Annotated[str | None, Option("Correlation of rsa: pearson or spearman")] = None
+    format: Format = None
+    split: Split = None
+    limit: Limit = None
+    max_loss: MaxLoss = 0.0
+    device: Device = "auto"
+
+    @property
+    def measure_options(self) -> dict[str, Any]:
+        """The options of measures that were given."""
+        names = ("top_k", "variance", "standardize", "fraction", "neighbours", "distance", "correlation")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -1,0 +1,239 @@
+"""`probe`: every layer, all layers together and subsets of them, with all that must stand beside a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from residuum.errors import SettingError
+from residuum.maths.description_length import description_lengths
+from residuum.maths.features import Features
+from residuum.maths.task_moments import quick_probes, task_moments
+from residuum.probing.baselines import baselines, read_task_data, twin_identity
+from residuum.probing.examples import Splits, activations_folder, held_memory
+from residuum.probing.probe_data import TASK, ProbeData, features_memory
+from residuum.probing.scores import (
+    ALL,
+    NeuronSet,
+    ProbeGrid,
+    TrainedGrid,
+    class_layer_table,
+    class_table,
+    doubts,
+    score_lines,
+    score_table,
+    single_layers,
+    subsets_of_layers,
+    unseen_table,
+)
+from residuum.probing.settings import ProbeSettings
+from residuum.settings import command
+from residuum.storage.results import Result, Run, finished_run, write_run
+
+
+@dataclass(frozen=True, eq=False)
+class Probing(Result):
+    """What `probe` measured. `frame` has a row for each layer, for all layers together, and for subsets of them."""
+
+    run: Run
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """Score with interval, baselines, control task, selectivity, random twin, and whether it is sufficient."""
+        return self.run.tables["scores"]
+
+    @property
+    def classes(self) -> pd.DataFrame:
+        """Precision, recall, F1 and support of each class from each layer; absent where numbers are predicted."""
+        return self._table("classes")
+
+    @property
+    def class_layers(self) -> pd.DataFrame:
+        """Which layers are sufficient for each class."""
+        return self._table("class_layers")
+
+    @property
+    def baselines(self) -> pd.DataFrame:
+        """Scores without any activation."""
+        return self._table("baselines")
+
+    @property
+    def unseen(self) -> pd.DataFrame:
+        """Labels of the test part that training never saw."""
+        return self._table("unseen")
+
+    def text(self) -> str:
+        """The scores as lines for a terminal, warnings, which layer to use, and the next command."""
+        summary = self.run.summary
+        return "\n".join(
+            [*score_lines(self.frame), *summary["warnings"], summary["answer"], f"Next: {summary['next']}"]
+        )
+
+    def _table(self, name: str) -> pd.DataFrame:
+        if name not in self.run.tables:
+            raise SettingError(f"This run has no table {name}; it has {', '.join(self.run.tables)}.")
+        return self.run.tables[name]
+
+
+@command(ProbeSettings)
+def probe(settings: ProbeSettings) -> Probing:
+    """Probe every layer of a model for a task, all layers together, and `subsets` of them.
+
+    `model` and `data` are a model and a corpus, or a store (one for each of train, dev and test) and labels. Probes
+    learn from the training part; λ2 and sufficient layers are chosen on dev; scores are those of test. A layer is
+    sufficient if it keeps the share `keep` of the score of all layers within one standard error. A model is probed
+    beside its random twin unless `random_twin` is False; activations alone have none, which is noted.
+    `description_length` adds the online code length of Voita and Titov (2020).
+    """
+    with activations_folder(settings.activations, settings.out) as folder, settings.opened_engine() as engine:
+        splits, twin = read_task_data(settings, folder, engine)
+        data = ProbeData(
+            splits,
+            settings.probe_recipe(),
+            held_memory(settings.max_memory),
+            settings.seed,
+            engine,
+            settings.penalty,
+            settings.seeds,
+        )
+        config = {**data.facts, "random_twin": twin_identity(twin), **settings.identity()}
+        if settings.out is not None and (run := finished_run(settings.out, "probe", config, fresh=settings.fresh)):
+            return Probing(run)
+        if settings.description_length and splits.regression:
+            raise SettingError("The description length is defined for classes, but this task predicts numbers.")
+        run = Run("probe", config, *_measured(data, twin, settings))
+    if settings.out is not None:
+        write_run(settings.out, run)
+    return Probing(run)
+
+
+def _measured(
+    data: ProbeData, twin: Splits | None, settings: ProbeSettings
+) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
+    """The summary and the tables of a run."""
+    layers = single_layers(data.splits.layout)
+    subsets = subsets_of_layers(data.splits.layout) if settings.subsets else []
+    train = _trained_quickly if settings.quick else ProbeGrid.train
+    twin_scores: dict[str, float] = {}
+    if twin is not None:
+        settings.say(f"Probing the random twin: {len(layers)} sets of neurons.")
+        scores = train(ProbeGrid(data.of(twin), layers, [TASK])).on("test")
+        twin_scores = {neurons.name: scores.mean(neurons.name) for neurons in layers}
+    grid = ProbeGrid(data, [*layers, *subsets], [TASK] if settings.quick else None)
+    settings.say(f"Probing: {len(grid.probes)} probes on {len(data.splits.train):,} examples.")
+    trained, known = train(grid), baselines(data)
+    dev, test = trained.on("dev"), trained.on("test")
+    tables = {"scores": score_table(dev, test, twin_scores, settings.keep, known)}
+    tables["baselines"] = pd.DataFrame(known.items(), columns=["baseline", "score"])
+    tables["penalties"] = _penalty_table(trained)
+    if not data.splits.regression:
+        tables["classes"] = class_table(layers, dev, test, settings.keep)
+        tables["class_layers"] = class_layer_table(tables["classes"])
+        tables["unseen"] = unseen_table(data)
+    if settings.description_length:
+        settings.say("Computing description lengths.")
+        tables["description"] = _description_table(data, layers)
+    tables["audit"] = data.splits.audit
+    return _summary(data, tables, known, settings), tables
+
+
+def _trained_quickly(grid: ProbeGrid) -> TrainedGrid:
+    """The grid's task probes in closed form, from one pass over the training part."""
+    data = grid.data
+    return TrainedGrid(grid, quick_probes(task_moments(data.features("train"), data.targets[TASK]), grid.probes))
+
+
+def _penalty_table(trained: TrainedGrid) -> pd.DataFrame:
+    """λ1 and λ2 of each probe, as given or as chosen on dev, and whether it has converged."""
+    names = [neurons.name for neurons, _, runs in trained.grid.keys for _ in range(runs)]
+    rows = [
+        (name, probe.probe.target, *probe.penalty, probe.converged, probe.iterations)
+        for name, probe in zip(names, trained.trained, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=pd.Index(["features", "target", "l1", "l2", "converged", "iterations"]))
+
+
+def _description_table(data: ProbeData, layers: Sequence[NeuronSet]) -> pd.DataFrame:
+    """Bits to send the training labels given each set of neurons."""
+    grid, features = ProbeGrid(data, layers), _growing_features(data)
+    first = [(own.name, target) for own, target, _ in grid.keys]
+    probes = [data.probe(target, own.neurons) for own, target, _ in grid.keys]
+    lengths = []
+    for group in data.groups(probes, data.targets):
+        generator = np.random.default_rng(data.seed)  # the same order of words for all groups
+        lengths += description_lengths(features, data.targets, group, generator, recipe=data.recipe)
+    rows = [
+        (*name, length.online_bits, length.uniform_bits, length.compression)
+        for name, length in zip(first, lengths, strict=True)
+    ]
+    names = ["features", "target", "online_bits", "uniform_bits", "compression"]
+    return pd.DataFrame(rows, columns=pd.Index(names))
+
+
+def _growing_features(data: ProbeData) -> Features:
+    """The training part, of which up to a half is copied: in memory where both fit, else read in windows of a half."""
+    train = data.splits.train
+    half, memory = 2 * len(train) * data.splits.layout.n_neurons, features_memory(data.max_memory)
+    if 3 * half <= memory:
+        data.make_room(half)
+        return data.features("train")
+    data.make_room(data.max_memory)
+    return train.features(memory // 2)
+
+
+def _summary(
+    data: ProbeData, tables: Mapping[str, pd.DataFrame], known: dict[str, float], settings: ProbeSettings
+) -> dict[str, Any]:
+    rows = tables["scores"].to_dict("records")
+    single = [row for row in rows if row["kind"] == "layer"]
+    oracle = next(row for row in rows if row["features"] == ALL)
+    best = max(single, key=lambda row: row["dev"])
+    sufficient = [row for row in single if row["sufficient"]]
+    layer = sufficient[0]["layer"] if sufficient else None
+    return {
+        "metric": data.metric,
+        "oracle": oracle["score"],
+        "oracle selectivity": None if np.isnan(oracle["selectivity"]) else oracle["selectivity"],
+        "best layer": best["layer"],
+        "best layer score": best["score"],
+        "lowest sufficient layer": layer,
+        **{f"{name} baseline": value for name, value in known.items()},
+        "classes": data.targets[TASK].n_classes or None,
+        "seeds": oracle["seeds"],
+        "unseen labels": sum(tables["unseen"]["examples"].tolist()) if "unseen" in tables else 0,
+        "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
+        "warnings": doubts(data, oracle, known, settings.keep),
+        "answer": _answer(sufficient, best, oracle, settings.keep),
+        "next": _next_command(settings, data, layer),
+    }
+
+
+def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: dict[str, Any], keep: float) -> str:
+    """Which layer to use, in a sentence."""
+    whole = f"all layers score {oracle['score']:.3f}"
+    if not sufficient:
+        return (
+            f"Use all layers ({whole}): no single layer keeps {keep:.0%} of their {oracle['metric']}; "
+            f"the best, layer {best['layer']}, scores {best['score']:.3f}."
+        )
+    row = sufficient[0]
+    low_high = f"95 % CI {row['low']:.3f}–{row['high']:.3f}"
+    return (
+        f"Use layer {row['layer']}: it is the lowest that keeps {keep:.0%} of the {oracle['metric']} of all layers "
+        f"({row['score']:.3f}, {low_high}; {whole})."
+    )
+
+
+def _next_command(settings: ProbeSettings, data: ProbeData, layer: int | None) -> str:
+    """The command that looks into that layer."""
+    model, corpus = (value if isinstance(value, str) else name for value, name in _arguments(settings))
+    layers = "" if layer is None else f" --layers {layer}"
+    return f"residuum rank {model} {corpus} --task {data.splits.task.name}{layers} --out OUT"
+
+
+def _arguments(settings: ProbeSettings) -> list[tuple[Any, str]]:
+    return [(settings.model, "MODEL"), (settings.data, "CORPUS")]

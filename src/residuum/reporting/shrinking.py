@@ -1,0 +1,177 @@
+"""The sections of `transfer`, `prune` and `trim`: how small a model became, and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from residuum.reporting.charts import Series, layer_chart, line_chart, lines
+from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, single_view
+from residuum.reporting.wording import count, layer_range, short_name, with_interval
+from residuum.storage.results import Run
+
+TRANSFER_TABLES = {
+    "steps": TableSpec(
+        "All neurons (oracle), what each step keeps, and the saved model, measured as it is.",
+        "step, layer, neurons, share, dev, test, low, high, parameters, bytes, ms",
+    ),
+    "curve": TableSpec(
+        "Every set of neurons that was tried; a front holds the sets that no other beats on dev at the same cost.",
+        "step, layer, neurons, dev, test, low, high, bytes, ms, front neurons, front ms",
+    ),
+    "neurons": TableSpec("The chosen neurons, most important first."),
+    "costs": TableSpec("Cost of the network up to each layer, with a probe on all its neurons."),
+    "seconds": TableSpec("Duration of each step."),
+}
+PRUNE_TABLES = {"layers": TableSpec("Layers by their old numbers.", "layer, kept")}
+TRIM_TABLES = {
+    "pieces": TableSpec(
+        "Old and new id of each vocabulary entry, and how often the texts use it.", "piece, old_id, new_id, count"
+    )
+}
+CURVE_STEPS = {"layers": "layers up to", "clusters": "one neuron per cluster", "neurons": "most important neurons"}
+COSTS = {"neurons": "neurons", "bytes": "megabytes of weights", "ms": "milliseconds per text"}
+CRITERIA = {
+    "cka": "CKA of a layer's input and output",
+    "angular": "angle between a layer's input and output (share of 180°)",
+    "probe": "gain in the probe's score by the layer",
+}
+COVERAGE_POINTS = 60  # of a curve over thousands of vocabulary entries
+
+
+def transfer_section(run: Run) -> Section:
+    """How small a model became for a task, and what that cost."""
+    summary, metric = run.summary, run.summary["metric"]
+    views = tuple(
+        View(cost, axis, _cost_curve(run.tables["curve"], cost, axis, metric), "curve") for cost, axis in COSTS.items()
+    )
+    panel = Panel(
+        "Score over size",
+        f"The {metric} on the test part of every set of neurons that was tried, with 95 % intervals over sentences. "
+        "The Pareto front was chosen on the development part.",
+        views,
+        choice="Size in",
+    )
+    return Section(
+        title=f"How small can {short_name(run.config['model'])} be for {summary['task']}?",
+        facts={
+            "layers": f"{summary['layers']} of {summary['layers before']}",
+            "neurons": f"{summary['neurons']:,} ({summary['share of neurons']:.1%})",
+            "of the oracle's score": f"{summary['share of oracle']:.1%}",
+            "faster": f"{summary['speed-up'][0]:.1f}×",
+        },
+        findings=_transfer_findings(run, metric),
+        panels=[panel],
+    )
+
+
+def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
+    summary, steps = run.summary, run.tables["steps"].set_index("step")
+    speed, low, high = summary["speed-up"]
+    yield Finding(
+        "Size",
+        f"{summary['neurons']:,} neurons and {summary['layers']} of {summary['layers before']} layers reach {metric} "
+        f"{with_interval(summary['score'], *summary['interval'])}; the oracle (all neurons of all layers) reaches "
+        f"{summary['oracle']:.3f}.",
+    )
+    yield Finding(
+        "Speed",
+        f"From text to labels it is {with_interval(speed, low, high, '.1f')} times as fast as the whole model; the "
+        f"classifier alone is {summary['classifier speed-up'][0]:.1f} times as fast. Its weights take "
+        f"{summary['bytes'] / 1e6:.1f} MB, those of the whole model {steps.loc['oracle', 'bytes'] / 1e6:.1f} MB.",
+    )
+    if not summary["sufficient"]:
+        yield Finding("Not sufficient", "No smaller set of neurons kept the required score, so all were kept.")
+    if "narrowing" in summary:
+        yield Finding("Narrowing", _narrowing_text(summary["narrowing"], steps))
+
+
+def _narrowing_text(what: str, steps: pd.DataFrame) -> str:
+    if "narrowed" not in steps.index:
+        return f"Dropping hidden dimensions was not measured: {what}."
+    narrow, saved = steps.loc["narrowed"], steps.loc["as saved"]
+    pays = narrow["ms"] < saved["ms"] and narrow["high"] >= saved["test"]  # quicker, and not clearly worse
+    return (
+        f"With {what}: score {narrow['test']:.3f} instead of {saved['test']:.3f}, {narrow['ms']:.2f} ms per text "
+        f"instead of {saved['ms']:.2f}: " + ("it pays." if pays else "it does not pay without further training.")
+    )
+
+
+def _cost_curve(curve: pd.DataFrame, cost: str, axis: str, metric: str) -> go.Figure:
+    scaled = curve.assign(**{cost: (curve[cost] * (1e-6 if cost == "bytes" else 1.0)).round(4)})
+    groups = [(name, scaled.loc[scaled["step"] == step]) for step, name in CURVE_STEPS.items()]
+    groups.append(("Pareto front (on dev)", scaled.loc[scaled[f"front {cost}"]]))
+    series = [
+        one
+        for name, rows in groups
+        if not rows.empty
+        for one in lines(rows.sort_values("neurons"), cost, "test", name=name)
+    ]
+    return line_chart(series, x=axis, y=f"{metric} on test", log=cost == "neurons")
+
+
+def pruning_section(run: Run) -> Section:
+    """Which layers of a model were dropped."""
+    summary, table = run.summary, run.tables["layers"]
+    dropped = table.loc[~table["kept"], "layer"].tolist()
+    names = layer_range(dropped).capitalize() if dropped else "No layer"
+    verb = "was" if len(dropped) <= 1 else "were"
+    share = 1 - summary["parameters after"] / summary["parameters before"]
+    text = f"{names} {verb} dropped ({count(len(dropped), 'layer')}), which saves {share:.0%} of the parameters."
+    return Section(
+        title=f"Which layers of {short_name(run.config['model'])} were kept?",
+        facts={
+            "layers": f"{len(summary['kept'])} of {summary['layers']}",
+            "parameters before": summary["parameters before"],
+            "parameters after": summary["parameters after"],
+        },
+        findings=[Finding("Layers", text)],
+        panels=_pruning_panels(run, table),
+    )
+
+
+def _pruning_panels(run: Run, table: pd.DataFrame) -> Iterator[Panel]:
+    named = table.assign(state=["kept" if kept else "dropped" for kept in table["kept"]])
+    if "value" in table:
+        axis = CRITERIA.get(str(run.config["by"]), str(run.config["by"]))
+        figure = layer_chart(lines(named, "layer", "value", "state"), y=axis)
+        yield Panel("Criterion", "The measured value of every layer.", single_view(figure, "layers"))
+    kept, dropped = (named.loc[named["state"] == state, "layer"].tolist() for state in ("kept", "dropped"))
+    series = [Series("kept", kept, list(range(1, len(kept) + 1))), Series("dropped", dropped, [0] * len(dropped))]
+    figure = line_chart([one for one in series if one.x], x="number before", y="number after (0: dropped)", step=1)
+    caption = "Every layer by its number before, and its number in the smaller model."
+    yield Panel("Layers that were kept", caption, single_view(figure, "layers"))
+
+
+def trimming_section(run: Run) -> Section:
+    """How much of a vocabulary the texts use."""
+    summary, counts = run.summary, np.sort(run.tables["pieces"]["count"].to_numpy(dtype=float))[::-1]
+    covered = np.cumsum(counts) / max(counts.sum(), 1.0)
+    places = np.unique(np.linspace(0, len(counts) - 1, COVERAGE_POINTS).astype(int))
+    points = pd.DataFrame({"pieces": places + 1, "share": covered[places]})
+    series = lines(points, "pieces", "share", name="share of the texts")
+    figure = line_chart(series, x="vocabulary entries, most frequent first", y="share of the texts")
+    text = (
+        f"{summary['pieces after']:,} of {summary['pieces before']:,} vocabulary entries were kept, which saves "
+        f"{summary['share saved']:.0%} of the parameters; {summary['lines split in another way']:,} lines of the texts "
+        "are tokenised differently."
+    )
+    return Section(
+        title="How much of the vocabulary is needed?",
+        facts={
+            "vocabulary": f"{summary['pieces after']:,} of {summary['pieces before']:,}",
+            "parameters saved": f"{summary['share saved']:.0%}",
+            "parameters after": summary["parameters after"],
+        },
+        findings=[Finding("Vocabulary", text)],
+        panels=[
+            Panel(
+                "Coverage by the most frequent entries",
+                "The share of the texts that the most frequent vocabulary entries cover.",
+                single_view(figure, "pieces", points=points),
+            )
+        ],
+    )

@@ -1,0 +1,359 @@
+"""The section of `compare`: a map of all layers of all models, curves over layers, and what they show in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from residuum.errors import DataError, SettingError, StoreError
+from residuum.reporting.charts import ROUNDING, interval_text, layer_chart, lines, plain, shortened
+from residuum.reporting.content import SAID, Finding, Panel, Row, Section, TableSpec, View, records, views_by
+from residuum.reporting.wording import (
+    CONFIDENCE,
+    count,
+    curve_term,
+    known_curves_first,
+    layer_range,
+    listed,
+    main_measure,
+    measure_group,
+    measure_term,
+    shown,
+    with_interval,
+)
+from residuum.storage.results import Run
+
+PAIR_COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "value", "low", "high", "null")
+CURVE_COLUMNS = ("model", "layer", "curve", "measure", "value", "low", "high")
+COMPARE_TABLES = {
+    "layers": TableSpec(
+        "Neurons of each layer, how many of them are constant, and the share of its variance that one neuron has.",
+        "model, layer, neurons, constant, top_neuron, top_share, effective_rank",
+    ),
+    "similarity": TableSpec("Every pair of layers by every measure.", PAIR_COLUMNS),
+    "curves": TableSpec("Every curve, one value per layer.", CURVE_COLUMNS),
+}
+SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")
+OUTLIER_SHARE = 0.5
+"""Share of a layer's variance from which one neuron decides SVCCA, CKA and Procrustes."""
+REPORTED = (
+    "words",
+    "layers",
+    "groups",
+    "dead neurons",
+    "outlier neurons",
+    "words sampled",
+    *SAID,
+)  # in other sentences
+LAYERS_WITH_NUMBERS = 16  # layers in a map up to which the numbers are written in the cells
+LAYER_LABELS = 36  # layers on an axis up to which each has its number
+NAME_WIDTH = 78  # characters of model names that a map has room for
+
+
+def comparison_section(run: Run) -> Section:
+    """Which layers of these models are alike."""
+    similarity, layers = run.tables["similarity"], run.tables["layers"]
+    if similarity.empty:
+        raise StoreError(
+            f"{run.folder or 'This run'} is empty: its table similarity has no rows. Run `compare` again with --fresh."
+        )
+    models = layers["model"].unique().tolist()
+    subjects = listed(models) if len(models) <= 3 else f"these {len(models)} models"
+    main = main_measure(similarity["measure"])
+    steps = [row["value"] for row in records(run.tables["curves"], curve="to_next_layer", measure=main)]
+    return Section(
+        title=f"Which layers of {subjects} are alike?",
+        facts={
+            f"mean {measure_term(main).title} to the next layer": f"{np.nanmean(steps):.3f}" if steps else None,
+            "models": len(models),
+            "layers": len(layers),
+            "neurons": sum(layers["neurons"].tolist()),
+            "words": run.summary.get("words"),
+            "measures": similarity["measure"].nunique(),
+        },
+        findings=_findings(run, main),
+        panels=[
+            Panel(
+                "Similarity of all layers of all models",
+                "A cell compares the layer of its row with the layer of its column. Point at it for both layers, the "
+                "value, its interval, and the value with permuted words.",
+                similarity_views(similarity),
+                first=main,
+                shape="square",
+            ),
+            *(curve_panel(run.tables["curves"], curve) for curve in known_curves_first(run.tables["curves"]["curve"])),
+        ],
+    )
+
+
+def similarity_views(table: pd.DataFrame) -> tuple[View, ...]:
+    """A map of the table `similarity` for each of its measures."""
+
+    def draw(rows: pd.DataFrame) -> go.Figure:
+        return heatmap(rows, str(rows["measure"].iloc[0]))
+
+    return measure_views(table, "similarity", draw, note=lambda measure: measure_term(measure).note)
+
+
+def measure_views(
+    frame: pd.DataFrame, table: str, draw: Callable[[pd.DataFrame], go.Figure], **rest: Any
+) -> tuple[View, ...]:
+    """One view per measure of a table, under its name for people."""
+    label, group = (lambda measure: measure_term(measure).title), measure_group
+    return views_by("measure", frame, table, draw, label=label, group=group, **rest)
+
+
+def curve_panel(
+    table: pd.DataFrame, curve: str, chart: Callable[..., go.Figure] = layer_chart, x: str = "layer"
+) -> Panel:
+    """One curve of the table `curves` per measure, with one line per model over the column `x`."""
+    term, rows = curve_term(curve), table.loc[table["curve"] == curve]
+
+    def draw(own: pd.DataFrame) -> go.Figure:
+        return chart(lines(own, x, "value", "model"), y=term.axis or measure_term(own["measure"].iloc[0]).title)
+
+    views = measure_views(rows, "curves", draw, where={"curve": curve})
+    return Panel(term.title, term.note, views, first=main_measure(rows["measure"]))
+
+
+def _findings(run: Run, main: str) -> Iterator[Finding]:
+    """What is worth saying first, all of it by one measure."""
+    similarity, layers = run.tables["similarity"], run.tables["layers"]
+    name = measure_term(main).title
+    models = {str(model): own["layer"].tolist() for model, own in layers.groupby("model", sort=False)}
+    over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
+    yield Finding(
+        "Compared",
+        f"{count(len(layers), 'layer')} of {count(len(models), 'model')} were compared{over} with "
+        f"{count(len(set(similarity['measure'])), 'measure')} of similarity: "
+        f"{listed([f'{model} ({layer_range(numbers)})' for model, numbers in models.items()])}.",
+    )
+    if outliers := [row for row in records(layers) if (row["top_share"] or 0.0) > OUTLIER_SHARE]:
+        yield Finding("Outlier neurons", _outlier_text(outliers, bool(run.config.get("standardize"))))
+    pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
+    across = [row for row in pairs if row["model_a"] != row["model_b"]]
+    pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
+    if pairs:
+        topic = "Most alike across models" if across else "Most alike"
+        yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
+    curve = run.tables["curves"].query("measure == @main and value == value")
+    if averages := records(curve, curve="layer_average"):
+        yield Finding("Repetition", _repetition_text(averages, name))
+    if steps := records(curve, curve="to_next_layer"):
+        step = min(steps, key=lambda row: row["value"])
+        after = min(layer for layer in models[step["model"]] if layer > step["layer"])
+        yield Finding(
+            "Largest change",
+            f"The largest change between neighbouring layers is from layer {step['layer']} to layer {after} of "
+            f"{step['model']}: {name} {_estimate(step)}.",
+        )
+    if not layers["constant"].isna().to_numpy().any():
+        yield Finding("Constant neurons", _constant_text(records(layers)))
+    yield Finding("Certainty", _certainty_text(run))
+    if counted := {key: value for key, value in run.summary.items() if key not in REPORTED and value}:
+        yield Finding("Also counted", "; ".join(f"{key}: {shown(value)}" for key, value in counted.items()))
+
+
+def _pair_text(pair: Row, name: str) -> str:
+    if pair["model_a"] == pair["model_b"]:
+        layers = f"Layers {pair['layer_a']} and {pair['layer_b']} of {pair['model_a']}"
+    else:
+        layers = f"Layer {pair['layer_a']} of {pair['model_a']} and layer {pair['layer_b']} of {pair['model_b']}"
+    chance = "" if np.isnan(pair["null"]) else f" With permuted words the value would be {pair['null']:.3f}."
+    return f"{layers} have the highest {name}: {_estimate(pair)}.{chance}"
+
+
+def _repetition_text(averages: list[Row], name: str) -> str:
+    """The model whose layers are most alike, and its layer that repeats the others most."""
+    means: dict[str, float] = {}
+    for model in dict.fromkeys(row["model"] for row in averages):
+        means[model] = float(np.mean([row["value"] for row in averages if row["model"] == model]))
+    most, *others = sorted(means, key=lambda model: -means[model])
+    top = max((row for row in averages if row["model"] == most), key=lambda row: row["value"])
+    beside = f" ({listed([f'{model} {means[model]:.3f}' for model in others])})" if others else ""
+    start = f"{most} repeats itself most: its layers" if others else f"The layers of {most}"
+    return (
+        f"{start} have a mean {name} of {means[most]:.3f} with its other layers{beside}. "
+        f"Layer {top['layer']} repeats the others most: {_estimate(top)}."
+    )
+
+
+def _constant_text(layers: list[Row]) -> str:
+    total, constant = (sum(int(row[column]) for row in layers) for column in ("neurons", "constant"))
+    if not constant:
+        return f"All {total:,} neurons vary over these words."
+    places = [f"{row['constant']:,} in layer {row['layer']} of {row['model']}" for row in layers if row["constant"]]
+    named = listed(places if len(places) <= 4 else [*places[:3], f"more in {len(places) - 3} other layers"])
+    return f"{constant:,} of {total:,} neurons are constant over these words: {named}."
+
+
+def _outlier_text(layers: list[Row], standardized: bool) -> str:
+    """Where one neuron decides the similarity of a layer, and what to do about it."""
+    top = max(layers, key=lambda row: row["top_share"])
+    where = (
+        f"In {count(len(layers), 'layer')} one neuron has more than half of the variance; the most has neuron "
+        f"{int(top['top_neuron'])} of layer {top['layer']} of {top['model']}: {top['top_share']:.0%} (effective rank "
+        f"{top['effective_rank']:.1f} of {top['neurons']:,})."
+    )
+    if standardized:
+        return f"{where} Neurons were standardised, so it counts as one among all."
+    return f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with `--standardize`."
+
+
+def _certainty_text(run: Run) -> str:
+    similarity, groups, sampled = run.tables["similarity"], run.summary.get("groups"), run.summary.get("words sampled")
+    text = "No intervals were computed."
+    if groups is not None and similarity["low"].notna().to_numpy().any():
+        text = f"Intervals are {CONFIDENCE} jackknife intervals over {count(groups, 'group')} of sentences."
+    if sampled is None:
+        return text
+    names = [measure_term(measure).title for measure in SAMPLED_MEASURES if measure in set(similarity["measure"])]
+    return f"{text} Measured on {count(sampled, 'sampled word')}: {', '.join(names)}."
+
+
+def _estimate(row: Row) -> str:
+    return with_interval(row["value"], row["low"], row["high"])
+
+
+def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
+    """One measure over all layers of all models: one labelled block per pair of models.
+
+    `frame` is the table `similarity` of `compare`. A cell compares its row's layer with its column's.
+    """
+    if missing := [column for column in PAIR_COLUMNS if column not in frame.columns]:
+        raise DataError(
+            f"The table has no column {', '.join(missing)}; expected {', '.join(PAIR_COLUMNS)}, as `compare` writes "
+            "them."
+        )
+    rows = frame.loc[frame["measure"] == measure]
+    if rows.empty:
+        present = ", ".join(frame["measure"].unique()) or "none"
+        raise SettingError(f"The measure {measure} is not in the table; it has {present}.")
+    if rows.duplicated(list(PAIR_COLUMNS[1:5])).any():
+        raise DataError(f"The table has pairs of layers twice for {measure}; pass the frame of one comparison.")
+    spans = _model_spans(rows)
+    pairs = dict(list(rows.groupby(["model_a", "model_b"], sort=False)))
+    traces = [
+        _map_block(pairs[a.model, b.model], a, b, n_layers=_length(spans))
+        for a, b in product(spans, spans)
+        if (a.model, b.model) in pairs
+    ]
+    return go.Figure(traces, _layer_map_layout(spans, measure, _colour_range(rows["value"].to_numpy(dtype=float))))
+
+
+@dataclass(frozen=True)
+class _ModelSpan:
+    """One model's stretch of an axis of layers: its layers, one unit each, from `start`."""
+
+    model: str
+    layers: tuple[int, ...]
+    start: float
+
+    @property
+    def centres(self) -> list[float]:
+        """Where each layer is."""
+        return [round(self.start + 0.5 + i, 3) for i in range(len(self.layers))]
+
+    @property
+    def end(self) -> float:
+        """Where the stretch ends."""
+        return self.start + len(self.layers)
+
+
+def _model_spans(rows: pd.DataFrame) -> list[_ModelSpan]:
+    layers = rows[["model_a", "layer_a"]].drop_duplicates()
+    gap = max(0.25, len(layers) / 80)  # wide enough to see, whatever the number of layers
+    spans, start = [], 0.0
+    for model, group in layers.groupby("model_a", sort=False):
+        spans.append(_ModelSpan(str(model), tuple(sorted(group["layer_a"].tolist())), start))
+        start = spans[-1].end + gap
+    return spans
+
+
+def _length(spans: list[_ModelSpan]) -> int:
+    return sum(len(span.layers) for span in spans)
+
+
+def _colour_range(values: np.ndarray) -> tuple[float, float]:
+    """From the tenth below the lowest value to the tenth above the highest, so that the colours tell most."""
+    if np.isnan(values).all():
+        return 0.0, 1.0
+    low, high = np.floor(np.nanmin(values) * 10) / 10, np.ceil(np.nanmax(values) * 10 - 1e-6) / 10
+    return (float(low), float(high)) if high > low else (float(low), float(low) + 0.1)
+
+
+def _map_block(rows: pd.DataFrame, a: _ModelSpan, b: _ModelSpan, *, n_layers: int) -> go.Heatmap:
+    """One pair of models; NaN where a pair of layers is not in the table."""
+    parts = ["value", "low", "high", "null"]
+    pairs = pd.MultiIndex.from_product([a.layers, b.layers])
+    numbers = rows.set_index(["layer_a", "layer_b"])[parts].reindex(pairs).to_numpy(dtype=float).round(ROUNDING)
+    value, low, high, null = numbers.T.reshape(len(parts), len(a.layers), len(b.layers))
+    layers = np.meshgrid(a.layers, b.layers, indexing="ij")
+    beside = interval_text(low, 2)
+    beside += "" if np.isnan(null).all() else "<br>with permuted words %{customdata[4]:.3f}"
+    return go.Heatmap(
+        x=b.centres,
+        y=a.centres,
+        z=value.tolist(),
+        customdata=np.stack([*layers, low, high, null], axis=-1).tolist(),
+        coloraxis="coloraxis",
+        hovertemplate=(
+            f"<b>{plain(a.model)}</b>, layer %{{customdata[0]}}<br><b>{plain(b.model)}</b>, layer %{{customdata[1]}}"
+            f"<br>value <b>%{{z:.3f}}</b>{beside}<extra></extra>"
+        ),
+        hoverongaps=False,
+        texttemplate="%{z:.2f}" if n_layers <= LAYERS_WITH_NUMBERS else None,
+        xgap=1 if n_layers <= LAYER_LABELS else 0,
+        ygap=1 if n_layers <= LAYER_LABELS else 0,
+    )
+
+
+def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
+    axis = {
+        "tickvals": [centre for span in spans for centre in span.centres],
+        "ticktext": [label for span in spans for label in _layer_labels(span, -(-_length(spans) // LAYER_LABELS))],
+        "tickangle": 0,
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "",
+        "constrain": "domain",
+    }
+    below = {"yref": "container", "y": 0, "yanchor": "bottom"}
+    bar = {"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **below, "ypad": 4, "nticks": 6}
+    title = {"text": plain(measure_term(measure).title), "font": {"size": 13}, "xref": "paper", "x": 0.5}
+    return {
+        "template": "none",
+        "width": 720,
+        "height": 800,
+        "margin": {"l": 62, "r": 14, "t": 50, "b": 112},
+        "xaxis": {**axis, "range": [0, spans[-1].end], "title": {"text": "layer", "standoff": 4}},
+        "yaxis": {**axis, "range": [spans[-1].end, 0], "scaleanchor": "x"},
+        "coloraxis": {"colorscale": "Viridis", "cmin": colours[0], "cmax": colours[1], "colorbar": bar},
+        # The title of the colours is the figure's; plotly lets a title of the colour bar itself fall into the bar.
+        "title": {**title, **below, "pad": {"b": 40}},
+        "annotations": [label for span in spans for label in _model_names(span, _length(spans))],
+        # From these the page fits the labels again when its width changes.
+        "meta": {"models": [{"name": span.model, "layers": list(span.layers)} for span in spans]},
+    }
+
+
+def _layer_labels(span: _ModelSpan, step: int) -> list[str]:
+    """The number of every `step`th layer, unless it would touch the next model's first label."""
+    free = [i % step == 0 and (i == 0 or len(span.layers) - i >= step / 2) for i in range(len(span.layers))]
+    return [str(layer) if is_free else "" for layer, is_free in zip(span.layers, free, strict=True)]
+
+
+def _model_names(span: _ModelSpan, n_layers: int) -> list[dict[str, Any]]:
+    """The model above its columns and, turned, beside its rows; cut to fit, whole on hover."""
+    text = plain(shortened(span.model, int(NAME_WIDTH * len(span.layers) / n_layers)))
+    label = {"text": text, "hovertext": plain(span.model), "showarrow": False}
+    middle = (span.start + span.end) / 2
+    above = {"x": middle, "y": 1, "yref": "y domain", "yanchor": "bottom", "yshift": 4}
+    beside = {"x": 0, "xref": "x domain", "y": middle, "textangle": -90, "xanchor": "right", "xshift": -26}
+    return [{**label, **above}, {**label, **beside}]

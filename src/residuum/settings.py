@@ -1,0 +1,593 @@
+"""One settings record per command.
+
+A command is a frozen dataclass of settings and a function that takes it. The Python keywords, the options of the
+command line, the keys of a YAML file, the tables of the documentation and the identity of a run all come from the
+record, so nothing is stated twice:
+
+    @dataclass(frozen=True)
+    class TrimSettings(Execution):
+        model: Annotated[str, Argument("Model folder or hub name")]
+        out: Out = None
+        _: KW_ONLY
+        minimum: Annotated[int, Option("Keep tokens that occur at least this often", at_least=1)] = 1
+
+    @command(TrimSettings)
+    def trim(settings: TrimSettings) -> Trimming: ...
+
+    trim("xlm-roberta-base", "small", minimum=2)
+
+Records live in modules that import nothing heavy, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import math
+import operator
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
+
+from residuum.errors import SettingError
+
+if TYPE_CHECKING:
+    from residuum.costs import Cost
+    from residuum.engine import Engine
+
+    OptionalPath = Any  # a checker lets callers give text
+else:
+    OptionalPath = Path | None
+
+GROUPS = ("data", "model", "method", "where it runs", "output")
+"""The groups of options in the order in which help and documentation show them."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field of a record means: its help, its bounds, and how the command line shows it.
+
+    `identity` is False for fields that do not change the numbers. `required` fields must be given on the command line
+    even where Python has a default. `parse` turns text into a value where the type alone does not say how, and
+    `expects` says in an error what that is. Fields with `cli=False` exist only in Python.
+    """
+
+    help: str
+    group: str = "method"
+    short: str | None = None
+    metavar: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
+    identity: bool = True
+    required: bool = False
+    cli: bool = True
+    parse: Callable[[str], Any] | None = None
+    expects: str | None = None
+
+
+@dataclass(frozen=True)
+class Argument(Option):
+    """A field that stands without a name on the command line; it enters a run's identity by its fingerprint."""
+
+    group: str = "data"
+    identity: bool = False
+
+
+class InvalidSettingError(SettingError):
+    """One field of a record has a value that cannot be used; the command line shows it under the option's name."""
+
+    def __init__(self, field: str, problem: str):
+        super().__init__(f"{field} {problem}")
+        self.field, self.problem = field, problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.problem)
+
+
+@dataclass(frozen=True)
+class SettingField:
+    """One field of a record, resolved: name, type without its annotation, default and option."""
+
+    name: str
+    kind: Any
+    option: Option
+    field: Field[Any]
+
+    @property
+    def required(self) -> bool:
+        """Whether the command line needs it."""
+        return self.option.required or not self.has_default
+
+    @property
+    def has_default(self) -> bool:
+        """Whether Python has a value for it."""
+        return self.field.default is not MISSING or self.field.default_factory is not MISSING
+
+    @property
+    def default(self) -> Any:
+        """Its default; an error where there is none."""
+        if self.field.default_factory is not MISSING:
+            return self.field.default_factory()
+        return self.field.default
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The base of all records: coerces and checks every field in one place.
+
+    Numpy numbers become plain ones, arrays and lists become tuples, text becomes what the type says ("0.1,0.2" a tuple
+    of numbers, "a=1,b=2" a mapping). What cannot be used raises a SettingError that names the field, the value found
+    and what is expected.
+    """
+
+    example: ClassVar[str] = ""
+    """One command line that works, for `--help`."""
+    estimates: ClassVar[bool] = False
+    """Whether the command has `--estimate`."""
+
+    def __post_init__(self) -> None:
+        for setting in setting_fields(type(self)):
+            value = _checked(setting, getattr(self, setting.name))
+            object.__setattr__(self, setting.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Raise a SettingError for fields that do not go together."""
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide the numbers, as plain values for a run's config."""
+        return {s.name: _plain(getattr(self, s.name)) for s in setting_fields(type(self)) if s.option.identity}
+
+    def options(self, *mixins: type[Settings]) -> dict[str, Any]:
+        """The values of the fields that some mixins declare, to pass on to another command."""
+        names = {setting.name for mixin in mixins for setting in setting_fields(mixin)}
+        return {name: getattr(self, name) for name in names}
+
+
+@cache
+def setting_fields(record: type[Settings]) -> tuple[SettingField, ...]:
+    """The annotated fields of a record, those without a default first, each with its option."""
+    hints = get_type_hints(record, include_extras=True)
+    resolved = []
+    for field in fields(record):
+        kind, *extras = (
+            get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else [hints[field.name]]
+        )
+        option = next((extra for extra in extras if isinstance(extra, Option)), None)
+        assert option is not None, f"{record.__name__}.{field.name} has no Option"
+        resolved.append(SettingField(field.name, kind, option, field))
+    # As in the signature: what can be given by position stands before what cannot.
+    return tuple(sorted(resolved, key=lambda setting: bool(setting.field.kw_only)))
+
+
+def from_mapping(record: type[RecordT], values: Mapping[str, Any], where: str = "") -> RecordT:
+    """A record from the keys of a YAML file; an unknown key is an error that names the nearest one."""
+    names = [setting.name for setting in setting_fields(record)]
+    for key in values:
+        if key not in names:
+            raise SettingError(f"{where or record.__name__} has no setting {key!r}{_nearest(str(key), names)}.")
+    missing = [s.name for s in setting_fields(record) if not s.has_default and s.name not in values]
+    if missing:
+        raise SettingError(f"{where or record.__name__} lacks {', '.join(missing)}.")
+    return record(**values)
+
+
+def read_record(record: type[RecordT], path: str | Path, **values: Any) -> RecordT:
+    """A record from a YAML file; `values` take precedence over its keys."""
+    from residuum.storage.schemas import read_yaml
+
+    stored = read_yaml(Path(path), SettingError)
+    try:
+        return from_mapping(record, {**stored, **values}, "The file")
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from None
+
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+RecordT = TypeVar("RecordT", bound=Settings)
+
+
+class Command(Generic[Parameters, Returned]):
+    """A function that takes a record, called with the record's fields as arguments."""
+
+    def __init__(
+        self,
+        record: Callable[Parameters, Settings],
+        run: Callable[[Any], Returned],
+        estimate: Callable[[Any], Cost] | None,
+    ):
+        functools.update_wrapper(self, run)
+        self.record: Any = record
+        self._run, self._estimate = run, estimate
+        kinds = {setting.name: setting.kind for setting in setting_fields(self.record)}
+        parameters = [p.replace(annotation=kinds[p.name]) for p in inspect.signature(record).parameters.values()]
+        self.__signature__ = inspect.Signature(parameters, return_annotation=inspect.signature(run).return_annotation)
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        """Run the command with the record's fields, by position or by name, or with a record."""
+        return self._run(self._record(args, kwargs))
+
+    def estimate(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Cost:
+        """Time and memory of the same call, from a few seconds of measuring; nothing is written."""
+        assert self._estimate is not None, "only commands that can take hours have an estimate"
+        return self._estimate(self._record(args, kwargs))
+
+    def _record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], self.record):
+            return args[0]
+        names = [setting.name for setting in setting_fields(self.record)]
+        if unknown := [name for name in kwargs if name not in names]:
+            raise TypeError(f"{self.__name__}() has no setting {unknown[0]!r}{_nearest(unknown[0], names)}")  # pyright: ignore[reportAttributeAccessIssue]
+        return self.record(*args, **kwargs)
+
+
+def command(
+    record: Callable[Parameters, RecordT], estimate: Callable[[RecordT], Cost] | None = None
+) -> Callable[[Callable[[RecordT], Returned]], Command[Parameters, Returned]]:
+    """Turn a function of a record into a command that takes the record's fields, or the record itself."""
+    return lambda run: Command(record, run, estimate)
+
+
+def _checked(setting: SettingField, value: Any) -> Any:
+    """A field's value as its type says, within its bounds."""
+    option = setting.option
+    try:
+        if option.parse is not None and isinstance(value, str):
+            value = option.parse(value)
+        value = coerced(value, setting.kind)
+    except SettingError as error:
+        if isinstance(value, str):
+            raise
+        raise SettingError(f"{setting.name}: {error}") from None  # of a record in a record
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidSettingError(setting.name, f"is {_shown(value)}; expected {expected(setting)}.") from None
+    for number in value if isinstance(value, tuple) else (value,):
+        if isinstance(number, int | float) and not isinstance(number, bool) and not _within(number, option):
+            raise InvalidSettingError(setting.name, f"is {_shown(value)}; expected {expected(setting)}.")
+    return value
+
+
+def coerced(value: Any, kind: Any) -> Any:
+    """A value as a type says; a ValueError or TypeError where it cannot be."""
+    origin = get_origin(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):
+        return _coerced_union(value, get_args(kind))
+    if origin is Literal:
+        choice = str(value) if isinstance(value, str) else value
+        if choice not in get_args(kind):
+            raise ValueError(value)
+        return choice
+    if origin in (tuple, Sequence):
+        kinds = get_args(kind) if origin is tuple else (*get_args(kind), Ellipsis)
+        return _coerced_tuple(value, kinds)
+    if origin in (dict, Mapping):
+        return _coerced_mapping(value, get_args(kind)[1])
+    if is_dataclass(kind) and isinstance(value, Mapping):
+        assert isinstance(kind, type)
+        return from_mapping(kind, value) if issubclass(kind, Settings) else kind(**value)
+    return _coerced_plain(value, kind)
+
+
+def expected(setting: SettingField) -> str:
+    """What a field takes, in words."""
+    option = setting.option
+    words = option.expects or kind_in_words(setting.kind)
+    bounds = [
+        f"{name} {bound:g}"
+        for name, bound in (
+            ("at least", option.at_least),
+            ("above", option.above),
+            ("at most", option.at_most),
+            ("below", option.below),
+        )
+        if bound is not None
+    ]
+    return f"{words} {' and '.join(bounds)}" if bounds else words
+
+
+def kind_in_words(kind: Any) -> str:
+    """A type in words: `a whole number`, `one of a, b`, `numbers separated by commas`."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(kind_in_words(part) for part in parts if part is not types.NoneType))
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if origin in (tuple, Sequence):
+        many = {"a number": "numbers", "a whole number": "whole numbers", "text": "names"}
+        word = kind_in_words(parts[0])
+        count = "" if origin is Sequence or parts[-1] is Ellipsis else f"{len(parts)} "
+        return f"{count}{many.get(word, word)} separated by commas"
+    if origin in (dict, Mapping):
+        return "NAME=VALUE pairs separated by commas"
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+    return names.get(kind, getattr(kind, "__name__", "a value"))
+
+
+def _coerced_union(value: Any, kinds: tuple[Any, ...]) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None
+    rest = [kind for kind in kinds if kind is not types.NoneType]
+    for kind in rest:  # as it is, where it is one of them already
+        if isinstance(kind, type) and type(value) is kind:
+            return value
+    for kind in rest:
+        try:
+            return coerced(value, kind)
+        except (TypeError, ValueError):
+            continue
+    raise ValueError(value)
+
+
+def _coerced_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    elif isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+        if kinds[-1] is not Ellipsis:
+            raise TypeError(value)
+        value = [value]  # one alone stands for a list of one
+    values = list(getattr(value, "tolist", lambda: value)())
+    if kinds[-1] is Ellipsis:
+        return tuple(coerced(part, kinds[0]) for part in values)
+    if len(values) != len(kinds):
+        raise ValueError(value)
+    return tuple(coerced(part, kind) for part, kind in zip(values, kinds, strict=True))
+
+
+def _coerced_mapping(value: Any, kind: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",")]
+        if not all(name.strip() and text.strip() for name, _, text in pairs):
+            raise ValueError(value)
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return {str(key): coerced(content, kind) for key, content in value.items()}
+
+
+def _coerced_plain(value: Any, kind: Any) -> Any:
+    if kind is bool:
+        if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+            return bool(value)
+        raise TypeError(value)
+    if kind is int:
+        if isinstance(value, bool):
+            raise TypeError(value)
+        return int(value) if isinstance(value, str) else operator.index(value)
+    if kind is float:
+        if isinstance(value, bool | bytes):
+            raise TypeError(value)
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(value)
+        return number
+    if kind is str:
+        if not isinstance(value, str):
+            raise TypeError(value)
+        return str(value)
+    if kind is Path:
+        if not isinstance(value, str | os.PathLike):
+            raise TypeError(value)
+        return Path(value).expanduser()
+    if isinstance(kind, type) and not isinstance(value, kind):
+        raise TypeError(value)
+    return value
+
+
+def _within(number: float, option: Option) -> bool:
+    return (
+        (option.at_least is None or number >= option.at_least)
+        and (option.above is None or number > option.above)
+        and (option.at_most is None or number <= option.at_most)
+        and (option.below is None or number < option.below)
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML has it."""
+    if isinstance(value, Settings):
+        return value.identity()
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def named_source(source: Any) -> tuple[str | None, Any]:
+    """`NAME=MODEL` as its two parts; without a name, or where there is such a folder, None and the source itself."""
+    if not isinstance(source, str) or "=" not in source or Path(source).exists():
+        return None, source
+    name, _, place = source.partition("=")
+    if not name.strip() or not place.strip():
+        raise SettingError(f"{source!r} is not NAME=MODEL.")
+    return name.strip(), place.strip()
+
+
+def as_bytes(text: str) -> int:
+    """`4` (gigabytes), `500MB` or `0.5 GB` as bytes."""
+    match = re.fullmatch(r"([\d.]+(?:e[+-]?\d+)?)\s*(|[kmgt]b?)", text.strip().lower())
+    if match is None:
+        raise ValueError(text)
+    n_bytes = float(match[1]) * {"": 1e9, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[match[2][:1]]
+    if n_bytes >= 1e18:  # more than any machine has
+        raise ValueError(text)
+    return int(n_bytes)
+
+
+def local_folder(text: str) -> Path:
+    """A folder of this machine; an address, of which `Path` would make one slash of two, is refused."""
+    if re.match(r"\w{2,}:/", text):
+        raise SettingError(f"{text} is an address; results go to a local folder (activation stores need not).")
+    return Path(text)
+
+
+def section(text: str) -> dict[str, Any]:
+    """`steps=100,warmup=0` as the keys of a section of settings."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name.strip() and value.strip() for name, _, value in pairs):
+        raise ValueError(text)
+    truth = {"true": True, "false": False}
+    return {name.strip(): truth.get(value.strip().lower(), value.strip()) for name, _, value in pairs}
+
+
+def named_values(values: Any) -> Any:
+    """`["tr=a", "sw=b"]` (or `"tr=a"`) as a mapping, where all are written so; anything else as it is."""
+    texts = [values] if isinstance(values, str) else values
+    if isinstance(texts, Mapping) or not isinstance(texts, Sequence) or not texts:
+        return values
+    parts = [text.partition("=") if isinstance(text, str) else ("", "", "") for text in texts]
+    return {name: value for name, _, value in parts} if all(name and value for name, _, value in parts) else values
+
+
+Out = Annotated[
+    OptionalPath,
+    Option("Folder to write", group="output", short="-o", identity=False, required=True, parse=local_folder),
+]
+Seed = Annotated[int, Option("Random seed", at_least=0, at_most=2**63 - 1)]
+Seeds = Annotated[int, Option("Number of random seeds", at_least=1)]
+Device = Annotated[str, Option("auto, cpu, cuda or mps", group="where it runs", identity=False)]
+Layers = Annotated[
+    Any, Option("all, last or numbers such as 0,4-6; 0 is the embeddings", group="model", identity=False)
+]
+Limit = Annotated[int | None, Option("Read only the first N sentences", group="data", at_least=1, identity=False)]
+MaxLoss = Annotated[
+    float,
+    Option("Maximum fraction of words without a representation", group="data", at_least=0, at_most=1, identity=False),
+]
+Split = Annotated[str | None, Option("Part of the corpus: train, dev or test", group="data", identity=False)]
+Format = Annotated[str | None, Option("Corpus format, where the file name does not tell", group="data", identity=False)]
+Activations = Annotated[
+    OptionalPath,
+    Option(
+        "Folder for a model's activations, which several runs can share [OUT/activations]",
+        group="output",
+        identity=False,
+    ),
+]
+
+
+@runtime_checkable
+class EngineLike(Protocol):
+    """An `Engine`, which is not imported here."""
+
+    client: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumable(Settings):
+    """What a command may hold in memory, and what it does with earlier output."""
+
+    max_memory: Annotated[
+        int | None,
+        Option(
+            "Memory limit in GB",
+            group="where it runs",
+            metavar="GB",
+            at_least=0,
+            identity=False,
+            parse=as_bytes,
+            expects="gigabytes such as 4 or 0.5",
+        ),
+    ] = None
+    fresh: Annotated[bool, Option("Discard earlier output and start over", group="output", identity=False)] = False
+    progress: Annotated[bool, Option("Show progress", group="output", identity=False)] = True
+
+    def say(self, line: str) -> None:
+        """Tell the user what comes next, on standard error."""
+        if self.progress:
+            print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution(Resumable):
+    """Where a command runs, what it may hold, and what it does with earlier output."""
+
+    workers: Annotated[
+        int | EngineLike | None,
+        Option(
+            "Number of processes, one thread each [this process, all threads]",
+            group="where it runs",
+            metavar="N",
+            at_least=1,
+            identity=False,
+            expects="a whole number",
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["local", "dask"], Option("This machine or a Dask cluster", group="where it runs", identity=False)
+    ] = "local"
+    scheduler: Annotated[
+        str | None,
+        Option("Dask scheduler, such as tcp://host:8786", group="where it runs", identity=False),
+    ] = None
+
+    @contextmanager
+    def opened_engine(self) -> Iterator[Engine | None]:
+        """The engine that the settings ask for, while it is needed; None where they ask for nothing."""
+        from residuum.engine import Engine, opened_engine
+
+        if isinstance(self.workers, Engine):
+            yield self.workers
+            return
+        assert isinstance(self.workers, int | None)
+        with opened_engine(self.engine, self.workers, self.scheduler) as engine:
+            yield engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReading(Settings):
+    """What a command reads of a labelled corpus, and on which device."""
+
+    dev: Annotated[
+        Any, Option("Development part, where the corpus is the training part alone", group="data", identity=False)
+    ] = None
+    test: Annotated[
+        Any, Option("Test part, where the corpus is the training part alone", group="data", identity=False)
+    ] = None
+    format: Format = None
+    limit: Limit = None
+    max_loss: MaxLoss = 0.0
+    device: Device = "auto"
