@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.metrics import Truth, are_span_tags, paired_loss, score_interval
+from residuum.maths.metrics import SentenceSums, Truth, are_span_tags, paired_loss, score_interval, share_interval
 from residuum.maths.probe_scores import span_scores
 
 RNG = np.random.default_rng(0)
@@ -82,3 +82,20 @@ def test_what_cannot_be_scored_is_explained():
         Truth("accuracy", TRUE[:0], SENTENCES[:0], ("a", "b"))
     with pytest.raises(DataError, match="2 predictions came with 300 labels"):
         Truth("accuracy", TRUE, SENTENCES, ("a", "b", "c")).sums(TRUE[:2])
+
+
+def test_the_share_of_an_oracle_is_paired_over_sentences():
+    """Against resamples drawn one by one; two models that err on the same sentences differ less than their scores."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(1, 9, 300)
+    oracle = rng.binomial(sizes, rng.choice([0.3, 0.95], 300))
+    candidate = np.maximum(oracle - rng.binomial(1, 0.1, 300), 0)
+    first, second = (SentenceSums("accuracy", np.stack([x, sizes], 1).astype(float)) for x in (candidate, oracle))
+    share = share_interval(first, second, seed=5)
+    draws = [candidate[i].sum() / oracle[i].sum() for i in rng.integers(300, size=(2000, 300))]
+    assert share.value == pytest.approx(candidate.sum() / oracle.sum())
+    assert [float(share.low), float(share.high)] == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.004)
+    alone = score_interval([first])
+    assert share.high - share.low < (alone.high - alone.low) / alone.value / 2
+    nothing = SentenceSums("accuracy", np.stack([0 * sizes, sizes], 1).astype(float))
+    assert np.isnan(share_interval(first, nothing).value)

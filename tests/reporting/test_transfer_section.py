@@ -32,6 +32,7 @@ def transfer_run(**summary) -> Run:
         "score": 0.9,
         "interval": [0.88, 0.92],
         "share of oracle": 0.947,
+        "interval of the share": [0.92, 0.97],
         "layers": 2,
         "layers before": 12,
         "neurons": 10,

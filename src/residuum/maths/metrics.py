@@ -6,7 +6,7 @@ intervals and standard errors resample or delete whole sentences, and need the s
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -192,15 +192,10 @@ def combined_interval(
     With S runs, Student's interval of their mean, t·sd/√S, is added in quadrature. One run says nothing of the variance
     between runs.
     """
-    n = len(runs[0][0][1].sums)
-    generator, draws = np.random.default_rng(seed), np.zeros(resamples)
-    at_once = max(1, DRAWN // n)
-    for start in range(0, resamples, at_once):
-        part = draws[start : start + at_once]
-        chosen = generator.integers(n, size=(len(part), n))
-        counts = np.stack([np.bincount(row, minlength=n) for row in chosen]).astype(np.float64)
+    draws = np.zeros(resamples)
+    for rows, counts in _resampled(len(runs[0][0][1].sums), resamples, seed):
         for run in runs:
-            part += sum(w * metric_value(own.metric, counts @ own.sums) for w, own in run) / len(runs)
+            draws[rows] += sum(w * metric_value(own.metric, counts @ own.sums) for w, own in run) / len(runs)
     values = np.array([sum(w * own.value for w, own in run) for run in runs])
     value, low, high = float(values.mean()), *np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     error = draws.std(ddof=1)
@@ -210,6 +205,32 @@ def combined_interval(
         low, high = value - np.hypot(max(value - low, 0), reach), value + np.hypot(max(high - value, 0), reach)
         error = np.hypot(error, between)
     return Interval(*(np.asarray(x) for x in (value, low, high, error, draws.mean() - value)))
+
+
+def share_interval(
+    candidate: SentenceSums, oracle: SentenceSums, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> Interval:
+    """metric(candidate) / metric(oracle) over the same sentences, resampled together: what a model keeps of another.
+
+    NaN where the oracle scores 0.
+    """
+    draws = np.empty(resamples)
+    for rows, counts in _resampled(len(oracle.sums), resamples, seed):
+        both = [metric_value(own.metric, counts @ own.sums) for own in (candidate, oracle)]
+        draws[rows] = np.where(both[1] != 0, both[0] / np.where(both[1] != 0, both[1], 1.0), np.nan)
+    value = candidate.value / oracle.value if oracle.value else np.nan
+    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2]) if np.isfinite(draws).any() else (np.nan,) * 2
+    error = np.nanstd(draws, ddof=1) if np.isfinite(draws).sum() > 1 else np.nan
+    return Interval(*(np.asarray(x) for x in (value, low, high, error, np.nan)))
+
+
+def _resampled(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, Float[np.ndarray, "draw sentence"]]]:
+    """How often each sentence is in each resample, many resamples at a time."""
+    generator, at_once = np.random.default_rng(seed), max(1, DRAWN // n)
+    for start in range(0, resamples, at_once):
+        rows = slice(start, min(start + at_once, resamples))
+        chosen = generator.integers(n, size=(rows.stop - start, n))
+        yield rows, np.stack([np.bincount(row, minlength=n) for row in chosen]).astype(np.float64)
 
 
 def accuracy_interval(

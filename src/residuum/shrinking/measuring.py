@@ -12,7 +12,7 @@ from jaxtyping import Float
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task, labels_of
 from residuum.errors import CorpusError, DataError
-from residuum.maths.metrics import SentenceSums, Truth, score_interval
+from residuum.maths.metrics import SentenceSums, Truth, score_interval, share_interval
 from residuum.maths.probe_scores import number_scores
 from residuum.maths.statistics import Interval, bootstrap
 from residuum.models.loading import Model, only_first_layers
@@ -36,17 +36,23 @@ Costs = dict[int, dict[str, float]]
 
 
 def measure_product(product: Predictor, full: Predictor, test: Corpus, task: Task, data: ProbeData) -> dict[str, Any]:
-    """The score of what was written on the test texts, and how much faster it is than the whole model."""
+    """The score of what was written on the test texts, what it keeps of the whole model's, and how much faster it is.
+
+    The share that is kept is paired: both models are judged on the same sentences.
+    """
     sample = sampled(test)
     times = in_turns(lambda: full.predict_corpus(sample), lambda: product.predict_corpus(sample))
     full_ms, product_ms = 1e3 * times.min(axis=0) / len(sample)
     alone = classifier_speed_up(full.classifier, product.classifier)
     labels, truth = product.classifier.labels, labels_of(test, task)
-    sums = prediction_sums(product.predict_corpus(test), truth, task, data.metric, labels)
-    score = score_interval([sums], seed=data.seed)
+    sums, whole = (
+        prediction_sums(own.predict_corpus(test), truth, task, data.metric, labels) for own in (product, full)
+    )
+    score, share = score_interval([sums], seed=data.seed), share_interval(sums, whole, seed=data.seed)
     return {
         "score": float(score.value),
         "interval": [float(score.low), float(score.high)],
+        "interval of the share": [float(share.low), float(share.high)],
         "ms": float(product_ms),
         "ms of the whole model": float(full_ms),
         "speed-up": _value_and_bounds(speed_up(times)),

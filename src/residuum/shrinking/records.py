@@ -122,8 +122,10 @@ def warnings_of(summary: Mapping[str, Any], chosen: Chosen, keep: float) -> list
 
 def kept_share(summary: Mapping[str, Any]) -> str:
     """The share of the oracle's score in words; nothing where the oracle scores 0."""
-    share = summary["share of oracle"]
-    return "" if math.isnan(share) else f", {share:.1%} of the oracle's {summary['oracle']:.4f}"
+    share, (low, high) = summary["share of oracle"], summary["interval of the share"]
+    if math.isnan(share):
+        return ""
+    return f", {share:.1%} of the oracle's {summary['oracle']:.4f} (95 % CI {low:.1%}–{high:.1%})"
 
 
 def baseline_text(summary: Mapping[str, Any]) -> str:

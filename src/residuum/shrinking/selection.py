@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 
 from residuum.activations.correlation import cluster_store
 from residuum.errors import DataError, SettingError
-from residuum.maths.metrics import paired_loss
+from residuum.maths.features import windows
+from residuum.maths.metrics import SentenceSums, paired_loss
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_stack import Columns
 from residuum.maths.probing import Probe
@@ -278,12 +279,13 @@ class FeatureSelection:
             score_sets([order[:size] for size in growing_sizes(room)])
             size, sufficient = _best_size(tried, room), True
         else:
-            required, losses = self.settings.keep * reference, self._cross_validated_losses(kept.columns, order)
+            losses = self._cross_validated_losses(kept.columns, order) or self._dev_losses(tried, reference)
 
             def measure(heads: Sequence[Neurons]) -> list[SetScore]:
                 scores = score_sets(heads)
-                excess = [required - score for score in scores] if losses is None else losses(list(map(len, heads)))
-                return [SetScore(score, more, 0.0) for score, more in zip(scores, excess, strict=True)]
+                lost = losses(list(map(len, heads)))
+                # What is written is a promise: the loss must be within the allowed one by a standard error.
+                return [SetScore(score, x.excess, -x.standard_error) for score, x in zip(scores, lost, strict=True)]
 
             smallest = smallest_sufficient_set(order[:room], measure, at_once=AT_ONCE)
             within = smallest.sufficient or room == kept.n_neurons
@@ -293,7 +295,7 @@ class FeatureSelection:
 
     def _cross_validated_losses(
         self, columns: Neurons, order: Neurons
-    ) -> Callable[[Sequence[int]], list[float]] | None:
+    ) -> Callable[[Sequence[int]], list[SetScore]] | None:
         """What heads of an order lose beyond the allowed loss, over dev and the folds of the training part.
 
         A few hundred dev examples cannot tell 99 % from 94 %. None where dev is large enough, or a budget decides.
@@ -308,11 +310,31 @@ class FeatureSelection:
         parts = held_out_parts(self.data, ranker, order)
         oracle = pool([part.oracle for part in parts])
 
-        def losses(sizes: Sequence[int]) -> list[float]:
+        def losses(sizes: Sequence[int]) -> list[SetScore]:
             pooled = map(pool, zip(*(part.sums(sizes) for part in parts), strict=True))
-            return [paired_loss(sums, oracle, self.settings.keep).excess for sums in pooled]
+            return [paired_loss(sums, oracle, self.settings.keep) for sums in pooled]
 
         return losses
+
+    def _dev_losses(
+        self, tried: Mapping[int, Candidate], reference: float
+    ) -> Callable[[Sequence[int]], list[SetScore]]:
+        """The same on dev alone; the loss counts from the reference, its standard error from the largest set."""
+        whole = self._dev_sums(tried[max(tried)])
+
+        def losses(sizes: Sequence[int]) -> list[SetScore]:
+            paired = [paired_loss(self._dev_sums(tried[size]), whole, self.settings.keep) for size in sizes]
+            return [replace(own, excess=self.settings.keep * reference - own.score) for own in paired]
+
+        return losses
+
+    def _dev_sums(self, candidate: Candidate) -> SentenceSums:
+        """Per-sentence sums of a candidate on dev, from its folded weights."""
+        scores = np.empty((len(self.data.splits.dev), len(candidate.bias)), np.float32)
+        for window in windows(self.data.features("dev")):
+            scores[window.words] = window.x[:, candidate.columns] @ candidate.weight.T + candidate.bias
+        classes = self.data.targets[TASK].n_classes
+        return self.data.truth("dev").sums(scores.argmax(axis=1) if classes else scores[:, 0])
 
     def _most_neurons(self, kept: Candidate) -> int | None:
         """For how many neurons a budget of bytes leaves room beside the kept layers; None without such a budget."""
