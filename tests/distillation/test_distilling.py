@@ -234,6 +234,21 @@ def headless(tmp_path):
     return folder
 
 
+def test_students_of_a_sentence_model_are_sentence_models(values, headless, tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    modules = [Transformer(str(headless)), Pooling(16, "mean"), Normalize()]
+    teacher = tmp_path / "teacher"
+    SentenceTransformer(modules=modules, prompts={"query": "q: "}, device="cpu").save(str(teacher))
+    config = values(teacher=str(teacher), preset="tinybert", **THIN)
+    distill(read_settings(config, out=tmp_path / "run", progress=False))
+    for language in ("en", "tr"):
+        student = SentenceTransformer(str(tmp_path / "run" / "students" / language), device="cpu")
+        assert [type(part).__name__ for part in student] == ["Transformer", "Pooling", "Normalize"]
+        assert student.prompts["query"] == "q: "
+
+
 def stop_at(monkeypatch, step):
     """Let the losses of a step fail, as a kill between two checkpoints would."""
     calls, original = [], DistillationStep.__call__

@@ -74,7 +74,7 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         module: Any = student.model.module
         module.to("cpu").eval()
         module.set_attn_implementation("sdpa" if getattr(module, "_supports_sdpa", False) else "eager")
-        save_whole(module, tokenizer, folder)
+        save_whole(module, tokenizer, folder, source=prepared.settings.teacher)
         with whole_file(folder / "README.md") as path:
             path.write_text(card(prepared, student, texts, scores), encoding="utf-8")
         if prepared.settings.onnx:

@@ -53,6 +53,7 @@ from residuum.models.loading import (
     weights_fingerprint,
 )
 from residuum.models.onnx_graphs import check_packages
+from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
 from residuum.training import ParameterGroup, check_abilities, trainable_groups
@@ -126,6 +127,8 @@ def prepare(settings: DistillSettings) -> Prepared:
     vocabularies = _vocabularies(settings, tokenizer, translations)
     encoders = _encoders(settings, model, tokenizer, vocabularies)
     students = _students(settings, model, objective, encoders, vocabularies, device)
+    if layout := read_sentence_layout(settings.teacher):  # before hours of training, not when students are written
+        check_layout_width(layout, students[0].model.hidden_size)
     batches = LanguageBatches(settings.texts, encoders, settings.text, translations)
     cache = Path(settings.teacher_cache) if settings.teacher_cache else None
     last = None if settings.recipe == "corrected" else LastOutput()

@@ -24,6 +24,7 @@ from residuum.models.loading import (
     parse_layers,
     probe_batch,
 )
+from residuum.models.sentences import copy_sentence_layout
 from residuum.storage.files import checksum, files_for
 
 if TYPE_CHECKING:
@@ -179,13 +180,24 @@ def check_written(*folders: Path) -> None:
             raise StoreError(f"{folder} had a model, which is gone; make it again with --fresh.")
 
 
-def save_whole(module: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
-    """Write a model and its tokenizer; what would not be the same when it is read again is not written."""
+def save_whole(
+    module: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: str | Path,
+    *,
+    source: str | Path | None = None,
+) -> Path:
+    """Write a model and its tokenizer; what would not be the same when it is read again is not written.
+
+    `source` is the model it was made of: where that is a sentence-transformers model, the new one is, too.
+    """
     folder = Path(folder)
     with files_for(folder) as temporary:
         module.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         _check_written(module, temporary)
+        if source is not None:
+            copy_sentence_layout(source, temporary)
     return folder
 
 

@@ -183,7 +183,7 @@ def _write(
     n_layers, before = layer_count(network), sum(p.numel() for p in network.parameters())
     keep_layers(network, kept)
     after = sum(p.numel() for p in network.parameters())
-    save_whole(network, tokenizer, out)
+    save_whole(network, tokenizer, out, source=config["model"])
     table = pd.DataFrame({"layer": range(1, n_layers + 1)})
     table["kept"] = table["layer"].isin(kept)
     if values is not None:

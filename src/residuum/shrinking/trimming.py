@@ -72,7 +72,7 @@ def trim(settings: TrimSettings) -> Trimming:
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
     small = cut_model(network, vocabulary)
     changed = changed_lines(tokenizer, vocabulary, _lines(sources))
-    save_whole(small, vocabulary.tokenizer, out)
+    save_whole(small, vocabulary.tokenizer, out, source=model)
     before, after, ids = network.num_parameters(), small.num_parameters(), range(len(vocabulary.kept))
     summary = {
         "pieces before": network.config.vocab_size,

@@ -178,10 +178,12 @@ def files_for(folder: Path) -> Iterator[Path]:
         try:
             temporary.mkdir(parents=True, exist_ok=True)
             yield temporary
-            for file in sorted(temporary.iterdir()):
+            for file in sorted(path for path in temporary.rglob("*") if path.is_file()):
                 _let_others_read(file)
                 _sync(file)
-                file.replace(folder / file.name)
+                place = folder / file.relative_to(temporary)
+                place.parent.mkdir(exist_ok=True)
+                file.replace(place)
             _sync(folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

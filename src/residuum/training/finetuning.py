@@ -283,7 +283,7 @@ def finetune_seed(
     if is_main_process():
         load_checkpoint(out, modules, best=True)
         run = _result(settings, model, splits, data, training, corpora, seed, config)
-        save_whole(model.network, model.tokenizer, out)
+        save_whole(model.network, model.tokenizer, out, source=settings.model)
         with whole_file(out / "README.md") as path:
             path.write_text(model_card(run), encoding="utf-8")
         write_run(out, run)
