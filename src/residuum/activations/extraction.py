@@ -250,10 +250,19 @@ class Extraction:
             "extraction",
             seconds,
             len(groups),
-            memory=self.model.n_bytes + self._pass_bytes + (2 if engine.alone else 1) * max(groups),
+            memory=self.model.n_bytes + self._reading_bytes + (2 if engine.alone else 1) * max(groups),
             disk=self.n_bytes * DTYPES[self.settings.dtype] // 4,
             beside=0 if engine.alone or engine.client else self.model.n_bytes,
         )
+
+    @property
+    def _reading_bytes(self) -> int:
+        """What a batch takes in the model, or the longest sentence while it is aligned."""
+        longest = max(range(len(self.corpus)), key=lambda i: len(self.corpus.sentences[i]), default=None)
+        if longest is None or self.corpus.pairs is not None:
+            return self._pass_bytes
+        text = self.corpus.text(longest)
+        return self._pass_bytes + Aligner(self.model.tokenizer, None).encoded_bytes(text)
 
     @property
     def _pass_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain, pairwise
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SHOWN = 5  # how many lost words an error message quotes
+AT_ONCE = 1 << 16  # characters whose encodings are held together; a longer text is encoded alone
+SAMPLED = 2_000  # characters of a text by which its tokens are guessed
+ENCODED_BYTES = 1_000  # what a token takes while its sentence is encoded and aligned
 
 
 @dataclass(frozen=True)
@@ -120,12 +123,22 @@ class Aligner:
             self.backend.no_truncation()
         else:
             self.backend.enable_truncation(self.window, stride=self.stride)
-        encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts))]
-        places = _word_places(encodings, spans)
-        return [
-            self._align_one([_window(part) for part in parts], placed, len(words))
-            for parts, placed, words in zip(encodings, places, spans, strict=True)
-        ]
+        aligned: list[Alignment] = []
+        for run in _runs(texts):
+            encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts[run]))]
+            places = _word_places(encodings, spans[run])
+            aligned += [
+                self._align_one([_window(part) for part in parts], placed, len(words))
+                for parts, placed, words in zip(encodings, places, spans[run], strict=True)
+            ]
+        return aligned
+
+    def encoded_bytes(self, text: str) -> int:
+        """About what a text takes while it is aligned, by the tokens of its beginning."""
+        self.backend.no_truncation()
+        beginning = text[:SAMPLED]
+        tokens = len(self.backend.encode(beginning)) * len(text) / max(len(beginning), 1)
+        return int(tokens * ENCODED_BYTES)
 
     def align_pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> list[Alignment]:
         """Encode pairs of segments for sentence tasks; the longer one is cut where both do not fit."""
@@ -253,6 +266,18 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     backend.no_truncation()
     backend.encode_special_tokens = True
     return backend
+
+
+def _runs(texts: Sequence[str]) -> Iterator[slice]:
+    """Neighbouring texts of at most `AT_ONCE` characters together, or one that is longer."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        if size + len(text) > AT_ONCE and i > start:
+            yield slice(start, i)
+            start, size = i, 0
+        size += len(text)
+    if start < len(texts):
+        yield slice(start, len(texts))
 
 
 def _window(encoding: Encoding) -> Window:
