@@ -1,15 +1,21 @@
 """Extraction against a plain reading of the model, one sentence at a time."""
 
+import subprocess
+import sys
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
 
 from reference import plain_attention, plain_words
 from residuum.activations.extraction import Extraction, batches, extract
+from residuum.activations.pooling import membership
 from residuum.activations.settings import ReadingSettings
 from residuum.corpus import Corpus
 from residuum.engine import Engine
 from residuum.errors import CorpusError, DataError, MemoryLimitError, ModelError, SettingError
+from residuum.models.alignment import Aligner
 from residuum.models.loading import from_module, load_model
 from tiny import FAMILIES, RecurrentLanguageModel, build_tokenizer
 
@@ -232,3 +238,51 @@ def test_the_weights_of_every_process_of_this_machine_are_counted(tiny_folder, t
     assert one < two == 2 * largest + model.n_bytes
     with pytest.raises(MemoryLimitError, match="or --workers"):
         extract(model, corpus, tmp_path / "acts", shard_words=400, workers=2, max_memory=two - 1, progress=False)
+
+
+def test_a_line_of_a_million_words_is_refused_within_the_limit(tiny_folder, tmp_path):
+    model, text = load_model(tiny_folder("bert")), corpus([["the"] * 1_000_000])
+    tracemalloc.start()
+    with pytest.raises(MemoryLimitError, match=r"1,000,000 words × 1 layers needs .* --max-memory allows 500\.0 MB"):
+        extract(model, text, tmp_path / "acts", layers=[1], max_memory=500_000_000, progress=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000
+    assert not (tmp_path / "acts").exists()
+
+
+@pytest.mark.parametrize("options", [{"unit": "word"}, {"unit": "sentence", "position": "mean"}])
+def test_a_long_sentence_is_extracted_in_the_memory_that_was_predicted(options, tiny_folder, tmp_path):
+    """In a process that can have no more: the prediction holds what the system is asked for."""
+    script = (
+        "import resource, sys; from pathlib import Path; import pandas, scipy.linalg, pyarrow; pyarrow.array([1])\n"
+        "from residuum.activations.extraction import extract; from residuum.corpus import Corpus\n"
+        "from residuum.models.loading import load_model\n"
+        f"model, options = load_model({str(tiny_folder('bert'))!r}), {options!r}\n"
+        "text = lambda n: Corpus('long', [['quick', 'größere'] * (n // 2)])\n"
+        f"out = Path({str(tmp_path)!r})\n"
+        "extract(model, text(100), out / 'short', progress=False, **options)\n"
+        "held = int(Path('/proc/self/statm').read_text().split()[5]) * resource.getpagesize()\n"
+        "bound = held + 420_000_000\n"
+        "long = text(100_000)\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))\n"
+        "print(extract(model, long, out / 'long', max_memory=420_000_000, progress=False, **options))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "100,000 words" in done.stdout or "1 sentences" in done.stdout, done.stderr[-600:]
+
+
+def test_attention_of_a_long_sentence_needs_each_window_only_its_own_words(tiny_folder, tmp_path):
+    model, text = load_model(tiny_folder("bert"), attention=True), corpus([["fox"] * 400])
+    alignments = Extraction(model, text, [1], ReadingSettings(attention=True)).align(
+        Aligner(model.tokenizer, model.window), 0, 1
+    )
+    places = [alignments[0].words_in(v) for v in range(len(alignments[0].windows))]
+    assert len(places) > 10
+    assert membership(places, model.window).shape[1] <= model.window
+    [[attention]] = extract(model, text, tmp_path / "acts", layers=[1], attention=True).read_attention(0, 1)
+    seen = np.zeros((400, 400), dtype=bool)
+    for window, placed in enumerate(places):
+        seen[np.ix_(placed.word[alignments[0].choice[placed.word] == window], placed.word)] = True
+    assert (attention[:, ~seen] == 0).all()
+    assert (attention[:, seen] > 0).all()

@@ -1,12 +1,14 @@
 """Words and sub-words: nothing is lost, and what is lost is said."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import CorpusError, ModelError
-from residuum.models.alignment import Aligner, Alignment, Audit
+from residuum.models.alignment import Aligner, Alignment, Audit, _word_places
 from tiny import build_tokenizer
 
 KINDS = ("wordpiece", "bytes", "plain bytes", "bpe", "unigram", "unigram end", "unigram eos")
@@ -31,11 +33,19 @@ def spans(sentence: list[str]) -> list[tuple[int, int]]:
     return [(a, a + len(w)) for a, w in zip(starts, sentence, strict=True)]
 
 
+def ranges_in(alignment: Alignment, window: int = 0) -> np.ndarray:
+    """word × (first, stop) in a window; 0, 0 where the word has no sub-word there."""
+    places = alignment.words_in(window)
+    ranges = np.zeros((alignment.n_words, 2), dtype=int)
+    ranges[places.word] = np.stack([places.first, places.stop], axis=1)
+    return ranges
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sentence", SENTENCES, ids=lambda s: s[0])
 def test_every_word_has_its_own_subwords_in_order(kind, sentence):
     alignment = align(kind, sentence)
-    ranges = alignment.ranges[0]
+    ranges = ranges_in(alignment)
     assert alignment.lost == []
     assert (ranges[:, 0] < ranges[:, 1]).all()
     assert (ranges[1:, 0] >= ranges[:-1, 1]).all()
@@ -46,7 +56,7 @@ def test_subwords_spell_the_word_they_belong_to(kind):
     tokenizer = build_tokenizer(kind)
     sentence = ["the", "lazy", "dog", "reads", "word", "by", "word"]
     alignment = align(kind, sentence)
-    for word, (first, stop) in zip(sentence, alignment.ranges[0], strict=True):
+    for word, (first, stop) in zip(sentence, ranges_in(alignment), strict=True):
         pieces = tokenizer.convert_ids_to_tokens(alignment.windows[0].ids[first:stop])
         letters = "".join(pieces).replace("##", "").replace("</w>", "").replace("▁", "").replace("Ġ", "")
         assert letters == word
@@ -95,8 +105,8 @@ def test_long_sentences_are_read_in_windows_and_no_word_is_lost(kind):
     assert alignment.lost == []
     whole = align(kind, sentence)
     for w, v in enumerate(alignment.choice):
-        first, stop = alignment.ranges[v, w]
-        a, b = whole.ranges[0, w]
+        first, stop = ranges_in(alignment, v)[w]
+        a, b = ranges_in(whole)[w]
         assert alignment.windows[v].ids[first:stop] == whole.windows[0].ids[a:b]
 
 
@@ -104,7 +114,7 @@ def test_a_word_is_read_where_it_has_most_context():
     sentence = ["fox"] * 60
     alignment = align("wordpiece", sentence, window=20)
     for w in range(20, 40):
-        first, stop = alignment.ranges[alignment.choice[w], w]
+        first, stop = ranges_in(alignment, alignment.choice[w])[w]
         content = alignment.windows[alignment.choice[w]].content
         assert min(first - content[0], content[-1] + 1 - stop) >= 3
 
@@ -146,24 +156,58 @@ def test_words_of_any_script_are_aligned_or_reported(sentence):
         alignment = align(kind, sentence)
         kept = alignment.kept
         assert len(kept) + len(alignment.lost) == len(sentence)
-        assert (alignment.ranges[0, kept, 0] < alignment.ranges[0, kept, 1]).all()
+        ranges = ranges_in(alignment)[kept]
+        assert (ranges[:, 0] < ranges[:, 1]).all()
         if kind == "bytes":  # byte-level pieces can spell anything
             assert not alignment.lost
 
 
-def test_offsets_that_do_not_ascend_are_compared_one_by_one():
-    from residuum.models.alignment import _token_ranges
+spans_of_chars = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1])), max_size=8
+)
 
-    class Encoding:
-        offsets = ((0, 3), (4, 6), (2, 4), (7, 9))
-        special_tokens_mask = (0, 0, 0, 0)
 
-        def __len__(self):
-            return 4
+class Encoding:
+    """What a tokenizer may give: offsets in any order, special tokens anywhere."""
 
-    spans = [(0, 3), (4, 6), (7, 9), (9, 12)]
-    for ranges in _token_ranges([[Encoding()], [Encoding()]], [spans, spans]):
-        assert ranges.tolist() == [[[0, 3], [1, 2], [3, 4], [0, 0]]]
+    def __init__(self, offsets: list[tuple[int, int]], special: int) -> None:
+        self.offsets = offsets
+        self.special_tokens_mask = [int(i == special) for i in range(len(offsets))]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(spans_of_chars, st.lists(spans_of_chars, min_size=1, max_size=3)), max_size=3))
+def test_against_comparing_every_word_with_every_token(sentences):
+    encodings = [[Encoding(offsets, special=1) for offsets in windows] for _, windows in sentences]
+    found = _word_places(encodings, [words for words, _ in sentences])
+    for (words, _), windows, places in zip(sentences, encodings, found, strict=True):
+        expected = []
+        for v, window in enumerate(windows):
+            for w, (start, stop) in enumerate(words):
+                tokens = [i for i, (a, b) in enumerate(window.offsets) if i != 1 and a < stop and b > start]
+                expected += [(v, w, tokens[0], tokens[-1] + 1)] if tokens else []
+        columns = (places.window, places.word, places.first, places.stop)
+        assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+
+
+def peak_per_word(n_words: int) -> float:
+    aligner = Aligner(build_tokenizer("wordpiece"), 48)
+    sentence = ["the"] * n_words
+    text, places = " ".join(sentence), spans(sentence)
+    tracemalloc.start()
+    [alignment] = aligner.align([text], [places])
+    words = sum(len(alignment.words_read_in(v)) for v in range(len(alignment.windows)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert words == n_words
+    return peak / n_words
+
+
+def test_memory_grows_with_a_sentence_and_not_with_its_square():
+    assert peak_per_word(20_000) < 1.2 * peak_per_word(2_000)
 
 
 def test_a_batch_is_aligned_as_its_sentences_are_one_by_one():
@@ -175,7 +219,7 @@ def test_a_batch_is_aligned_as_its_sentences_are_one_by_one():
     for text, sentence, found in zip(texts, sentences, together, strict=True):
         [alone] = aligner.align([text], [spans(sentence)])
         assert [w.ids for w in found.windows] == [w.ids for w in alone.windows]
-        assert found.ranges.tolist() == alone.ranges.tolist()
+        assert all((ranges_in(found, v) == ranges_in(alone, v)).all() for v in range(len(found.windows)))
         assert found.choice.tolist() == alone.choice.tolist()
 
 

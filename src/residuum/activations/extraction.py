@@ -250,10 +250,19 @@ class Extraction:
             "extraction",
             seconds,
             len(groups),
-            memory=self.model.n_bytes + self._pass_bytes + (2 if engine.alone else 1) * max(groups),
+            memory=self.model.n_bytes + self._reading_bytes + (2 if engine.alone else 1) * max(groups),
             disk=self.n_bytes * DTYPES[self.settings.dtype] // 4,
             beside=0 if engine.alone or engine.client else self.model.n_bytes,
         )
+
+    @property
+    def _reading_bytes(self) -> int:
+        """What a batch takes in the model, or the longest sentence while it is aligned."""
+        longest = max(range(len(self.corpus)), key=lambda i: len(self.corpus.sentences[i]), default=None)
+        if longest is None or self.corpus.pairs is not None:
+            return self._pass_bytes
+        text = self.corpus.text(longest)
+        return self._pass_bytes + Aligner(self.model.tokenizer, None).encoded_bytes(text)
 
     @property
     def _pass_bytes(self) -> int:
@@ -488,15 +497,15 @@ class Buffers:
 
     def put_attention(self, attention: list[Tensor], alignments: list[Alignment], items: list[tuple[int, int]]) -> None:
         """Turn a batch's attention into word-by-word attention and put it where it belongs."""
-        ranges = [alignments[s].ranges[v, alignments[s].kept] for s, v in items]
-        table = torch.from_numpy(membership(ranges, attention[0].shape[-1])).to(attention[0].device)
+        places = [alignments[s].words_in(v) for s, v in items]
+        table = torch.from_numpy(membership(places, attention[0].shape[-1])).to(attention[0].device)
         for buffer, weights in zip(self.attention, attention, strict=True):
             words = word_attention(weights, table).permute(0, 2, 3, 1).cpu()  # batch × from × to × head
             for b, (s, v) in enumerate(items):
-                n = len(ranges[b])
-                rows = np.flatnonzero(alignments[s].choice[alignments[s].kept] == v)
+                n, seen = len(alignments[s].kept), alignments[s].row[places[b].word]
+                read = np.flatnonzero(alignments[s].choice[places[b].word] == v)
                 target = buffer[self.first_pair[s] : self.first_pair[s + 1]].view(n, n, -1)
-                target[rows] = words[b, rows, :n]
+                target[seen[read][:, None], seen[None, :]] = words[b, read, : len(seen)]
 
     def tensors(self, first: int, stop: int, dtype: torch.dtype) -> dict[str, Tensor]:
         """The tensors of a shard: sentences first … stop − 1 of these."""

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from residuum.models.alignment import Alignment, Window
+from residuum.models.alignment import Alignment, Window, WordPlaces
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,14 @@ class Segments:
 
 def word_segments(alignment: Alignment, window: int, pooling: str, first_row: int) -> Segments:
     """The rows of the words that are read in this window of a sentence."""
-    kept = alignment.kept
-    here = np.flatnonzero(alignment.choice[kept] == window)
-    start, stop = alignment.ranges[window, kept[here]].T
+    read = alignment.words_read_in(window)
+    start, stop = read.first, read.stop
     if pooling == "last":
         start = stop - 1
     elif pooling == "first":
         stop = start + 1
     lengths = stop - start
-    return Segments(first_row + here, _ranges(start, lengths), lengths)
+    return Segments(first_row + alignment.row[read.word], _ranges(start, lengths), lengths)
 
 
 def sentence_segments(alignment: Alignment, window: int, position: str, cls_id: int | None, row: int) -> Segments:
@@ -42,8 +41,8 @@ def sentence_segments(alignment: Alignment, window: int, position: str, cls_id: 
     if position == "last":  # the last window alone has read all
         weight = float(window == len(alignment.windows) - 1)
     else:
-        sizes = [len(_sentence_tokens(w, position, cls_id)) for w in alignment.windows]
-        weight = sizes[window] / max(sum(sizes), 1)
+        total = alignment.n_content if position == "mean" else len(alignment.windows)
+        weight = len(tokens) / max(total, 1)
     return Segments(np.array([row]), tokens, np.array([len(tokens)]), np.array([weight]))
 
 
@@ -77,12 +76,12 @@ def word_attention(
     return torch.where(total > 0, scores / total.clamp(min=torch.finfo(torch.float32).tiny), uniform)
 
 
-def membership(ranges: list[Int[np.ndarray, "_ 2"]], n_tokens: int) -> Float[np.ndarray, "batch word token"]:
-    """1 where a token belongs to a word of its sentence, else 0."""
-    table = np.zeros((len(ranges), max(map(len, ranges)), n_tokens), dtype=np.float32)
-    for b, words in enumerate(ranges):
-        lengths = words[:, 1] - words[:, 0]
-        table[b, np.repeat(np.arange(len(words)), lengths), _ranges(words[:, 0], lengths)] = 1
+def membership(places: list[WordPlaces], n_tokens: int) -> Float[np.ndarray, "batch word token"]:
+    """1 where a token belongs to a word of its window, else 0; a window has only the words that stand in it."""
+    table = np.zeros((len(places), max(map(len, places)), n_tokens), dtype=np.float32)
+    for b, words in enumerate(places):
+        lengths = words.stop - words.first
+        table[b, np.repeat(np.arange(len(words)), lengths), _ranges(words.first, lengths)] = 1
     return table
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SHOWN = 5  # how many lost words an error message quotes
+AT_ONCE = 1 << 16  # characters whose encodings are held together; a longer text is encoded alone
+SAMPLED = 2_000  # characters of a text by which its tokens are guessed
+ENCODED_BYTES = 1_000  # what a token takes while its sentence is encoded and aligned
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,12 @@ class Window:
 class Alignment:
     """One sentence as the model reads it: its windows and, for each word, where its sub-words are.
 
-    The sub-words of word w in window v are the tokens `ranges[v, w, 0]` … `ranges[v, w, 1] − 1` (none: both 0); the
-    word is read in window `choice[w]` (none: −1).
+    Each window lists only the words that have sub-words in it (`words_in`), so that all of it grows with the sentence
+    and not with its square. A word is read in window `choice[w]` (none: −1).
     """
 
     windows: list[Window]
-    ranges: Int[np.ndarray, "window word 2"]
+    places: WordPlaces
     choice: Int[np.ndarray, " word"]
     n_words: int
     n_subwords: int
@@ -54,6 +57,47 @@ class Alignment:
     def lost(self) -> list[int]:
         """The words that no sub-word stands for."""
         return np.flatnonzero(self.choice < 0).tolist()
+
+    def words_in(self, window: int) -> WordPlaces:
+        """The words that have sub-words in a window, and where."""
+        return self.places.part(self._bounds[window], self._bounds[window + 1])
+
+    def words_read_in(self, window: int) -> WordPlaces:
+        """The words that are read in a window: those of `words_in` that no other window shows better."""
+        here = self.words_in(window)
+        return here.part(self.choice[here.word] == window)
+
+    @cached_property
+    def row(self) -> Int[np.ndarray, " word"]:
+        """The number of each word among those that are kept."""
+        return np.cumsum(self.choice >= 0) - 1
+
+    @cached_property
+    def n_content(self) -> int:
+        """The tokens of all windows that are not special; a token that two windows show counts twice."""
+        return sum(len(window.content) for window in self.windows)
+
+    @cached_property
+    def _bounds(self) -> list[int]:
+        return np.searchsorted(self.places.window, np.arange(len(self.windows) + 1)).tolist()
+
+
+@dataclass(frozen=True)
+class WordPlaces:
+    """Where words stand in windows, ordered by window and word: sub-words are the tokens first … stop − 1."""
+
+    window: Int[np.ndarray, " place"]
+    word: Int[np.ndarray, " place"]
+    first: Int[np.ndarray, " place"]
+    stop: Int[np.ndarray, " place"]
+
+    def part(self, start: Any, stop: int | None = None) -> WordPlaces:
+        """Places start … stop − 1, or those of a mask."""
+        chosen = start if stop is None else slice(start, stop)
+        return WordPlaces(self.window[chosen], self.word[chosen], self.first[chosen], self.stop[chosen])
+
+    def __len__(self) -> int:
+        return len(self.window)
 
 
 class Aligner:
@@ -79,9 +123,22 @@ class Aligner:
             self.backend.no_truncation()
         else:
             self.backend.enable_truncation(self.window, stride=self.stride)
-        encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts))]
-        ranges = iter(_token_ranges(encodings, spans))
-        return [self._align_one([_window(part) for part in parts], next(ranges)) for parts in encodings]
+        aligned: list[Alignment] = []
+        for run in _runs(texts):
+            encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts[run]))]
+            places = _word_places(encodings, spans[run])
+            aligned += [
+                self._align_one([_window(part) for part in parts], placed, len(words))
+                for parts, placed, words in zip(encodings, places, spans[run], strict=True)
+            ]
+        return aligned
+
+    def encoded_bytes(self, text: str) -> int:
+        """About what a text takes while it is aligned, by the tokens of its beginning."""
+        self.backend.no_truncation()
+        beginning = text[:SAMPLED]
+        tokens = len(self.backend.encode(beginning)) * len(text) / max(len(beginning), 1)
+        return int(tokens * ENCODED_BYTES)
 
     def align_pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> list[Alignment]:
         """Encode pairs of segments for sentence tasks; the longer one is cut where both do not fit."""
@@ -93,22 +150,26 @@ class Aligner:
             self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
         ]
 
-    def _align_one(self, windows: list[Window], ranges: Int[np.ndarray, "window word 2"]) -> Alignment:
-        choice = _best_window(ranges, windows)
+    def _align_one(self, windows: list[Window], places: WordPlaces, n_words: int) -> Alignment:
+        length = places.stop - places.first
+        longest = np.zeros(n_words, dtype=np.int64)
+        np.maximum.at(longest, places.word, length)
+        whole = places.part(length == longest[places.word])
+        choice = _best_window(whole, windows, n_words)
         return Alignment(
             windows=windows,
-            ranges=ranges,
+            places=places,
             choice=choice,
-            n_words=ranges.shape[1],
-            n_subwords=int((ranges[..., 1] - ranges[..., 0]).max(axis=0, initial=0).sum()),
-            unknown=self._count_unknown(windows, ranges, choice),
+            n_words=n_words,
+            n_subwords=int(longest.sum()),
+            unknown=self._count_unknown(windows, whole.part(choice[whole.word] == whole.window)),
         )
 
     def _align_pair(self, encoding: Encoding, text: str, pair: str) -> Alignment:
         window = _window(encoding)
         return Alignment(
             windows=[window],
-            ranges=np.zeros((1, 0, 2), dtype=np.int64),
+            places=WordPlaces(*(np.zeros(0, dtype=np.int64) for _ in range(4))),
             choice=np.zeros(0, dtype=np.int64),
             n_words=len(text.split()) + len(pair.split()),
             n_subwords=len(window.content),
@@ -116,13 +177,11 @@ class Aligner:
             truncated=sum(_words_after(encoding, k, segment) for k, segment in enumerate((text, pair))),
         )
 
-    def _count_unknown(
-        self, windows: list[Window], ranges: Int[np.ndarray, "window word 2"], choice: Int[np.ndarray, " word"]
-    ) -> int:
+    def _count_unknown(self, windows: list[Window], read: WordPlaces) -> int:
         if self.unknown_id is None or not any(self.unknown_id in w.ids for w in windows):
             return 0
-        places = ((windows[v].ids, *ranges[v, w]) for w, v in enumerate(choice) if v >= 0)
-        return sum(self.unknown_id in ids[first:stop] for ids, first, stop in places)
+        places = zip(read.window.tolist(), read.first.tolist(), read.stop.tolist(), strict=True)
+        return sum(self.unknown_id in windows[v].ids[first:stop] for v, first, stop in places)
 
 
 @dataclass(frozen=True)
@@ -209,6 +268,18 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     return backend
 
 
+def _runs(texts: Sequence[str]) -> Iterator[slice]:
+    """Neighbouring texts of at most `AT_ONCE` characters together, or one that is longer."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        if size + len(text) > AT_ONCE and i > start:
+            yield slice(start, i)
+            start, size = i, 0
+        size += len(text)
+    if start < len(texts):
+        yield slice(start, len(texts))
+
+
 def _window(encoding: Encoding) -> Window:
     content = np.flatnonzero(np.array(encoding.special_tokens_mask, dtype=np.int64) == 0)
     return Window(encoding.ids, encoding.type_ids, content)
@@ -220,28 +291,38 @@ def _words_after(encoding: Encoding, segment: int, text: str) -> int:
     return len(text[max(ends, default=0) :].split()) if encoding.overflowing else 0
 
 
-def _token_ranges(
+def _word_places(
     encodings: Sequence[Sequence[Encoding]], spans: Sequence[Sequence[tuple[int, int]]]
-) -> list[Int[np.ndarray, "window word 2"]]:
-    """For each word the first and one past the last token whose characters overlap its own; empty where none does.
+) -> list[WordPlaces]:
+    """For each sentence the words of each window, with the first and one past the last token that overlaps each.
 
-    All windows of all sentences are searched at once: each has its own stretch of one long line of characters.
+    All windows of all sentences are searched at once: each sentence has its own stretch of one long line of characters,
+    and every token looks for the words that it overlaps. Neither tokens nor words need to ascend.
     """
     parts = [part for sentence in encodings for part in sentence]
     tokens = _Tokens.of(parts)
     n_windows, n_words = _lengths(encodings), _lengths(spans)
-    part_words = np.repeat(n_words, n_windows)
-    words = _pairs(chain.from_iterable(s * n for s, n in zip(map(list, spans), n_windows.tolist(), strict=True)))
+    words = _pairs(chain.from_iterable(spans))
     stretch = 1 + max(tokens.offsets.max(initial=0), words.max(initial=0))
-    words += np.repeat(np.arange(len(parts)) * stretch, part_words)[:, None]
-    offsets = tokens.offsets + (tokens.part * stretch)[:, None]
-    first, stop = _overlapping(offsets, words).T
-    found = first < stop
-    ranges = np.zeros_like(words)
-    ranges[found, 0] = tokens.position[first[found]]
-    ranges[found, 1] = tokens.position[stop[found] - 1] + 1
-    pieces = np.split(ranges, np.cumsum(n_words * n_windows)[:-1])
-    return [piece.reshape(n, -1, 2) for piece, n in zip(pieces, n_windows.tolist(), strict=True)]
+    words += np.repeat(np.arange(len(spans)) * stretch, n_words)[:, None]
+    sentence = np.repeat(np.arange(len(encodings)), n_windows)
+    token, word = _overlaps(tokens.offsets + (sentence[tokens.part] * stretch)[:, None], words)
+    place = tokens.part[token] * len(words) + word
+    order = np.argsort(place, kind="stable")  # the tokens of a place stay in their order
+    token, word, part = token[order], word[order], tokens.part[token[order]]
+    begins = np.flatnonzero(np.diff(place[order], prepend=-1))
+    ends = np.append(begins, len(order))[1:] - 1
+    first_part = np.cumsum(n_windows) - n_windows
+    first_word = np.cumsum(n_words) - n_words
+    of = sentence[part[begins]]
+    places = WordPlaces(
+        part[begins] - first_part[of],
+        word[begins] - first_word[of],
+        tokens.position[token[begins]],
+        tokens.position[token[ends]] + 1,
+    )
+    bounds = np.searchsorted(of, np.arange(len(encodings) + 1)).tolist()
+    return [places.part(start, stop) for start, stop in pairwise(bounds)]
 
 
 @dataclass(frozen=True)
@@ -262,26 +343,22 @@ class _Tokens:
         return cls(part[content], position[content], offsets[content])
 
 
-def _overlapping(offsets: Int[np.ndarray, "token 2"], words: Int[np.ndarray, "word 2"]) -> Int[np.ndarray, "word 2"]:
-    """The first token that overlaps each word, and one past the last; not ascending where there is none."""
-    starts, stops = offsets.T
-    if (np.diff(starts) < 0).any() or (np.diff(stops) < 0).any():
-        return _overlapping_unordered(offsets, words)
-    first = np.searchsorted(stops, words[:, 0], side="right")
-    stop = np.searchsorted(starts, words[:, 1], side="left")
-    return np.stack([first, stop], axis=1)
+def _overlaps(
+    tokens: Int[np.ndarray, "token 2"], words: Int[np.ndarray, "word 2"]
+) -> tuple[Int[np.ndarray, " overlap"], Int[np.ndarray, " overlap"]]:
+    """The numbers of the tokens and words whose characters overlap, one pair after another.
 
-
-def _overlapping_unordered(
-    offsets: Int[np.ndarray, "token 2"], words: Int[np.ndarray, "word 2"]
-) -> Int[np.ndarray, "word 2"]:
-    """The same for the rare tokenizer whose offsets do not ascend: compare each word with every token."""
-    found = np.zeros_like(words)
-    for row, (start, stop) in enumerate(words.tolist()):
-        tokens = np.flatnonzero((offsets[:, 0] < stop) & (offsets[:, 1] > start))
-        if tokens.size:
-            found[row] = tokens[0], tokens[-1] + 1
-    return found
+    Of words in the order of their starts, those that a token can overlap follow each other: the first that ends, or has
+    one before it that ends, after the token's start, up to the last that starts before the token's end.
+    """
+    order = np.argsort(words[:, 0], kind="stable")
+    starts, stops = words[order].T
+    first = np.searchsorted(np.maximum.accumulate(stops), tokens[:, 0], side="right")
+    count = np.maximum(np.searchsorted(starts, tokens[:, 1], side="left") - first, 0)
+    token = np.repeat(np.arange(len(tokens)), count)
+    place = np.arange(len(token)) - np.repeat(np.cumsum(count) - count - first, count)
+    overlapping = stops[place] > tokens[token, 0]
+    return token[overlapping], order[place[overlapping]]
 
 
 def _lengths(rows: Sequence[Sequence[object] | Encoding]) -> Int[np.ndarray, " row"]:
@@ -296,18 +373,16 @@ def _flat(rows: Iterable[Sequence[int]]) -> Int[np.ndarray, " _"]:
     return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
-def _best_window(ranges: Int[np.ndarray, "window word 2"], windows: list[Window]) -> Int[np.ndarray, " word"]:
-    """Read every word in the window that shows the whole of it and most of its context on the poorer side."""
-    length = ranges[..., 1] - ranges[..., 0]
-    longest = length.max(axis=0)
-    if len(windows) == 1:
-        return np.where(longest > 0, 0, -1)
-    edges = np.array([(w.content[0], w.content[-1] + 1) for w in windows])
-    left = ranges[..., 0] - edges[:, None, 0]
-    right = edges[:, None, 1] - ranges[..., 1]
-    left[0], right[-1] = edges.max(), edges.max()  # the sentence's own ends cut nothing off
-    context = np.where(length == longest, np.minimum(left, right), -1)
-    return np.where(longest > 0, context.argmax(axis=0), -1)
+def _best_window(whole: WordPlaces, windows: list[Window], n_words: int) -> Int[np.ndarray, " word"]:
+    """Read every word in the first of the windows that show all of it and most of its context on the poorer side."""
+    choice = np.full(n_words, -1)
+    left_edge = np.array([w.content[0] if w.content.size else 0 for w in windows])
+    right_edge = np.array([w.content[-1] + 1 if w.content.size else 0 for w in windows])
+    left = np.where(whole.window == 0, right_edge.max(), whole.first - left_edge[whole.window])
+    right = np.where(whole.window == len(windows) - 1, right_edge.max(), right_edge[whole.window] - whole.stop)
+    best_last = np.lexsort((-whole.window, np.minimum(left, right)))  # the sentence's own ends cut nothing off
+    choice[whole.word[best_last]] = whole.window[best_last]
+    return choice
 
 
 def _round_up(share: float) -> str:

@@ -254,10 +254,12 @@ class ExampleEncoder:
         self, sentence: int, window: int, alignment: Alignment, labels: list[Any], number: int
     ) -> Example | None:
         part = alignment.windows[window]
-        chosen = [w for w in np.flatnonzero(alignment.choice == window).tolist() if labels[w] is not None]
-        if not chosen:
+        read = alignment.words_read_in(window)
+        starts = zip(read.word.tolist(), read.first.tolist(), strict=True)
+        first_tokens = {word: first for word, first in starts if labels[word] is not None}
+        if not first_tokens:
             return None
-        places = [int(alignment.ranges[window, word, 0]) for word in chosen]
+        chosen, places = list(first_tokens), list(first_tokens.values())
         classes = self.problem.encode([labels[word] for word in chosen])
         tokens = [IGNORED] * len(part.ids)
         for place, number_of_class in zip(places, classes, strict=True):
