@@ -498,7 +498,10 @@ MaxLoss = Annotated[
     Option("Maximum fraction of words without a representation", group="data", at_least=0, at_most=1, identity=False),
 ]
 Split = Annotated[str | None, Option("Part of the corpus: train, dev or test", group="data", identity=False)]
-Format = Annotated[str | None, Option("Corpus format, where the file name does not tell", group="data", identity=False)]
+Format = Annotated[
+    Literal["conllu", "columns", "tsv", "csv", "json", "jsonl", "parquet", "lines"] | None,
+    Option("Corpus format, where the file name does not tell", group="data", identity=False),
+]
 Activations = Annotated[
     OptionalPath,
     Option(
@@ -577,8 +580,74 @@ class Execution(Resumable):
             yield engine
 
 
+def table_column(text: str) -> str | int:
+    """A column's name, or its number from 0."""
+    return int(text) if text.isdecimal() else text
+
+
+def column_names(text: str) -> tuple[str | None, ...]:
+    """`word,_,pos` as the names of columns; `_` is one that is not read."""
+    return tuple(None if name.strip() == "_" else name.strip() for name in text.split(","))
+
+
+def delimiter_character(text: str) -> str:
+    """`tab`, `space`, `comma`, `semicolon` or the character itself, as `\\t` too."""
+    named = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+    character = named.get(text.lower(), text)
+    if len(character) != 1:
+        raise ValueError(text)
+    return character
+
+
 @dataclass(frozen=True, kw_only=True)
-class TaskReading(Settings):
+class TableReading(Settings):
+    """Where a table or column file has its text and labels, for commands that read a labelled corpus."""
+
+    text: Annotated[
+        str | int | None,
+        Option("Column of the text, by name or number from 0", "data", identity=False, parse=table_column),
+    ] = None
+    pair: Annotated[
+        str | int | None,
+        Option("Column of a second text, by name or number", "data", identity=False, parse=table_column),
+    ] = None
+    label: Annotated[
+        str | int | None,
+        Option("Column of the label, by name or number [by task]", "data", identity=False, parse=table_column),
+    ] = None
+    columns: Annotated[
+        tuple[str | None, ...] | None,
+        Option(
+            "Names of all columns, such as word,pos or part,label,sentence; _ is not read",
+            group="data",
+            metavar="NAME,…",
+            identity=False,
+            parse=column_names,
+        ),
+    ] = None
+    format: Format = None
+    delimiter: Annotated[
+        str | None,
+        Option(
+            "Between columns: tab, comma, space, semicolon or a character [by format]",
+            group="data",
+            identity=False,
+            parse=delimiter_character,
+            expects="tab, comma, space, semicolon or one character",
+        ),
+    ] = None
+    header: Annotated[
+        bool | None, Option("Whether the first line names the columns [as it looks]", group="data", identity=False)
+    ] = None
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """These settings as options of `read_corpus` and `read_task`."""
+        return self.options(TableReading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskReading(TableReading):
     """What a command reads of a labelled corpus, and on which device."""
 
     dev: Annotated[
@@ -587,7 +656,6 @@ class TaskReading(Settings):
     test: Annotated[
         Any, Option("Test part, where the corpus is the training part alone", group="data", identity=False)
     ] = None
-    format: Format = None
     limit: Limit = None
     max_loss: MaxLoss = 0.0
     device: Device = "auto"

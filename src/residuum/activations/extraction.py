@@ -88,15 +88,9 @@ def _extraction(settings: ExtractSettings) -> Extraction:
     )
     corpus = settings.corpus
     if not isinstance(corpus, Corpus):
-        columns: dict[str, Any] = {name: _column(getattr(settings, name)) for name in ("text", "pair")}
-        corpus = read_corpus(corpus, format=settings.format, split=settings.split, limit=settings.limit, **columns)
+        corpus = read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
     reading = ReadingSettings(**settings.options(ReadingSettings))
     return Extraction(model, corpus, parse_layers(settings.layers, model.n_layers), reading)
-
-
-def _column(name: str | None) -> str | int | None:
-    """A column's name, or its number in a file without a header."""
-    return int(name) if name is not None and name.isdecimal() else name
 
 
 def _estimate(settings: ExtractSettings) -> Cost:

@@ -18,6 +18,7 @@ from residuum.settings import (
     Out,
     Settings,
     Split,
+    TableReading,
     as_bytes,
 )
 
@@ -43,7 +44,7 @@ class ReadingSettings(Settings):
 
 
 @dataclass(frozen=True)
-class ExtractSettings(ReadingSettings, Execution):
+class ExtractSettings(ReadingSettings, TableReading, Execution):
     """What `extract` takes."""
 
     example: ClassVar[str] = "residuum extract bert-base-cased en_ewt-ud-dev.conllu --out acts/bert"
@@ -62,9 +63,6 @@ class ExtractSettings(ReadingSettings, Execution):
     )
     seed: Annotated[int, Option("Random seed of the random twin", at_least=0, identity=False)] = 0
     device: Device = "auto"
-    text: Annotated[str | None, Option("Column of the sentence, in a table", group="data", identity=False)] = None
-    pair: Annotated[str | None, Option("Column of the second sentence, in a table", "data", identity=False)] = None
-    format: Format = None
     split: Split = None
     limit: Limit = None
 

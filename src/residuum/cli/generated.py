@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from residuum.errors import SettingError
+from residuum.errors import ResiduumError, SettingError
 from residuum.settings import GROUPS, Argument, InvalidSettingError, SettingField, Settings, section, setting_fields
 
 
@@ -69,14 +70,19 @@ def _run(entry: CommandEntry, record: type[Settings], values: dict[str, Any]) ->
     settings = _settings(record, values)
     quiet_libraries()
     verb = loaded(entry.verb)
-    if estimate:
-        typer.echo(str(verb.estimate(settings)))
-        return
-    result = verb(settings)
-    if isinstance(result, Iterator):
-        for line in result:
-            print(line, flush=True)
-    elif result is not None:
+    try:
+        if estimate:
+            typer.echo(str(verb.estimate(settings)))
+            return
+        result = verb(settings)
+        if isinstance(result, Iterator):
+            for line in result:
+                print(line, flush=True)
+            return
+    except ResiduumError as error:
+        error.args = (in_options(str(error), record), *error.args[1:])
+        raise
+    if result is not None:
         _show(entry, settings, result, as_json)
 
 
@@ -116,7 +122,7 @@ def _settings(record: type[Settings], values: Mapping[str, Any]) -> Any:
         name = error.field if setting is None or isinstance(setting.option, Argument) else setting.flag
         usage_error(f"{name} {error.problem}")
     except SettingError as error:
-        usage_error(str(error))
+        usage_error(in_options(str(error), record))
 
 
 def _with_yaml(record: type[Settings], given: dict[str, Any], config: Path) -> dict[str, Any]:
@@ -131,6 +137,21 @@ def _with_yaml(record: type[Settings], given: dict[str, Any], config: Path) -> d
     for name in sections & given.keys() & stored.keys():
         given[name] = {**(stored[name] or {}), **section(given[name])}
     return {**stored, **given}
+
+
+def in_options(message: str, record: type[Settings]) -> str:
+    """A message whose hints name options: `text='sentence'` becomes `--text sentence`, `by is` becomes `--by is`."""
+    options = {s.name: s.flag for s in setting_fields(record) if s.option.cli and not isinstance(s.option, Argument)}
+    names = "|".join(sorted(options, key=len, reverse=True))
+
+    def assigned(match: re.Match[str]) -> str:
+        value = re.sub(r"['\[\] ]", "", match[2])
+        if value in ("True", "False"):
+            return options[match[1]] if value == "True" else options[match[1]].replace("--", "--no-")
+        return f"{options[match[1]]} {value}".rstrip()
+
+    message = re.sub(rf"(?<![\w./-])({names})=(\[[^\]]*\]|'[^']*'|[\w.]+|(?=[ ;,)]))", assigned, message)
+    return re.sub(rf"(^|[.;] |, | and |pass |give )({names})(?= (is|are) )", lambda m: m[1] + options[m[2]], message)
 
 
 def usage_error(message: str) -> None:

@@ -130,7 +130,7 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
     """Stores as they are; models, and their random twins, over the corpus."""
     corpus = settings.corpus
     if corpus is not None and not isinstance(corpus, Corpus):
-        corpus = read_corpus(corpus, format=settings.format, split=settings.split, limit=settings.limit)
+        corpus = read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
     sources = [named_source(source) for source in settings.sources]
     if corpus is not None and settings.max_memory is not None:
         from residuum.models.loading import check_weights

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from residuum.settings import Argument, Device, Execution, Format, Limit, MaxLoss, Option, Out, Seed, Split
+from residuum.settings import Argument, Device, Execution, Limit, MaxLoss, Option, Out, Seed, Split, TableReading
 
 PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
 """The measures of Wu et al. (2020)."""
 
 
 @dataclass(frozen=True)
-class CompareSettings(Execution):
+class CompareSettings(Execution, TableReading):
     """What `compare` takes."""
 
     example: ClassVar[str] = (
@@ -48,7 +48,6 @@ class CompareSettings(Execution):
     neighbours: Annotated[int | None, Option("Neighbours per word for knn", at_least=1)] = None
     distance: Annotated[str | None, Option("Distance of rsa: cosine, correlation or euclidean")] = None
     correlation: Annotated[str | None, Option("Correlation of rsa: pearson or spearman")] = None
-    format: Format = None
     split: Split = None
     limit: Limit = None
     max_loss: MaxLoss = 0.0

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from residuum.errors import CorpusError, SettingError
 _KNOWN_NAMES = {2: ("word", "ner"), 3: ("word", "pos", "chunk"), 4: ("word", "pos", "chunk", "ner")}
 _PMB_NAMES = {"tok": "word", "cat": "ccg"}
 
+_UPOS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X CONJ . PRT _".split())
 _TAG = re.compile(r"[BIESLMU]-\S+|O")
 _LANGUAGE_PREFIX = re.compile(r"([a-z][a-z-]{1,11}):")
 _PMB_HEADER = re.compile(r"# tok(?::\w+)?\t")
@@ -30,6 +31,7 @@ class ColumnLayout:
     tabs: bool
     language: str | None = None
     is_pmb: bool = False
+    delimiter: str | None = None
 
     @property
     def word_column(self) -> int:
@@ -42,6 +44,8 @@ class ColumnLayout:
 
     def cells(self, line: str) -> list[str]:
         """The columns of a line."""
+        if self.delimiter is not None and self.delimiter.strip():
+            return line.split(self.delimiter)
         return line.split("\t") if self.tabs else _SPACES.split(line.strip(" \t"))
 
     def word(self, cell: str) -> str | None:
@@ -61,6 +65,8 @@ def detect_layout(lines: Iterable[str]) -> ColumnLayout | None:
     plain = ColumnLayout((), tabs=any("\t" in line for line in lines))
     rows = [plain.cells(line) for line in lines if not plain.is_comment(line)]
     widths = {len(row) for row in rows}
+    if widths == {2} and all(row[1] in _UPOS for row in rows):  # masakhaPOS
+        return ColumnLayout(("word", "upos"), plain.tabs)
     names = _KNOWN_NAMES.get(widths.pop()) if len(widths) == 1 else None
     if names is None or not all(_TAG.fullmatch(row[-1]) for row in rows):
         return None
@@ -83,23 +89,31 @@ def read_columns(path: Path, options: Options) -> Corpus:
     """A column file of a known layout, or of the columns that `columns` names: `word` and others, or None.
 
     Known: CoNLL-2000 (`pos`, `chunk`), CoNLL-2003 (`pos`, `chunk`, `ner`), WikiANN (`ner`; words with and
-    without `lang:`), and the Parallel Meaning Bank (`sym`, `sem`, `ccg`, `sns`, `rol`; its `~` is a space).
+    without `lang:`), two columns of words and universal part-of-speech tags (`upos`, as in masakhaPOS), and
+    the Parallel Meaning Bank (`sym`, `sem`, `ccg`, `sns`, `rol`; its `~` is a space).
     """
-    layout = _layout(path, options.columns)
+    layout = _layout(path, options)
     skipped: Counter[str] = Counter()
-    holding = (block for block in blocks(path) if _holds_sentence(layout, block, skipped))
+    every = _without_header(blocks(path)) if options.header else blocks(path)
+    holding = (block for block in every if _holds_sentence(layout, block, skipped))
     sentences = [_sentence(path, layout, block, options, skipped) for block in islice(holding, options.limit)]
     return replace(corpus_of_sentences(path.name, sentences, skipped), language=layout.language)
 
 
-def _layout(path: Path, columns: Sequence[str | None] | None) -> ColumnLayout:
-    lines = first_lines(path)
-    detected = detect_layout(lines)
+def _without_header(every: Iterable[list[Line]]) -> Iterator[list[Line]]:
+    """The blocks without the first line of the first."""
+    for number, block in enumerate(every):
+        yield block if number else block[1:]
+
+
+def _layout(path: Path, options: Options) -> ColumnLayout:
+    lines = first_lines(path)[1 if options.header else 0 :]
+    detected, columns, delimiter = detect_layout(lines), options.columns, options.delimiter
     if columns is not None:
         if list(columns).count("word") != 1:
             raise SettingError(f"columns is {list(columns)}; expected exactly one of them to be 'word'.")
-        plain = ColumnLayout((), tabs=any("\t" in line for line in lines))
-        return replace(detected or plain, names=tuple(columns))
+        tabs = any("\t" in line for line in lines) if delimiter is None else delimiter == "\t"
+        return replace(detected or ColumnLayout((), tabs), names=tuple(columns), tabs=tabs, delimiter=delimiter)
     if detected is None:
         first = next((line for line in lines if line.strip()), "")
         raise CorpusError(

@@ -380,12 +380,13 @@ def _joined_text(parts: Sequence[Corpus]) -> WrittenText | None:
 Column = str | int
 
 _TABLE = frozenset({"text", "pair", "label", "regression", "on_error"})
+_DELIMITED = frozenset({"columns", "delimiter", "header"})
 _USED_BY = {
     "conllu": frozenset[str](),
-    "columns": frozenset({"columns"}),
+    "columns": _DELIMITED,
     "lines": frozenset[str](),
-    "tsv": _TABLE | {"columns"},
-    "csv": _TABLE | {"columns"},
+    "tsv": _TABLE | _DELIMITED,
+    "csv": _TABLE | _DELIMITED,
     "json": _TABLE,
     "jsonl": _TABLE,
     "parquet": _TABLE,
@@ -405,6 +406,9 @@ class Options:
     columns: Sequence[str | None] | None = None
     regression: bool | None = None
     on_error: str = "raise"
+    delimiter: str | None = None
+    header: bool | None = None  # None: as the first line looks
+    part: str | None = None  # the rows of a file with a column of parts that are read
 
     def __post_init__(self) -> None:
         if self.limit is not None and (not isinstance(self.limit, int) or self.limit < 1):
@@ -423,7 +427,7 @@ class Options:
 
     def check_for(self, format: str) -> None:
         """Refuse a setting that the format has no use for, rather than pass over it."""
-        given = {name for name in _TABLE | {"columns"} if getattr(self, name) != getattr(Options, name)}
+        given = {name for name in _TABLE | _DELIMITED if getattr(self, name) != getattr(Options, name)}
         if unused := given - _USED_BY[format]:
             name = min(unused)
             value = getattr(self, name)

@@ -11,8 +11,8 @@ from residuum.corpus.columns import detect_layout, read_columns
 from residuum.corpus.conllu import read_conllu
 from residuum.corpus.corpus import Column, Corpus, Options
 from residuum.corpus.hub import is_dataset, read_dataset, read_hub
-from residuum.corpus.records import known_text_columns
-from residuum.corpus.tables import read_csv, read_json, read_jsonl, read_parquet, read_tsv
+from residuum.corpus.records import corpus_of_table, has_parts, known_text_columns
+from residuum.corpus.tables import TABLES
 from residuum.corpus.text_files import first_lines, is_hub_name, read_lines
 from residuum.errors import CorpusError, SettingError
 
@@ -22,14 +22,9 @@ if TYPE_CHECKING:
 _READERS: dict[str, Callable[[Path, Options], Corpus]] = {
     "conllu": read_conllu,
     "columns": read_columns,
-    "tsv": read_tsv,
-    "csv": read_csv,
-    "json": read_json,
-    "jsonl": read_jsonl,
-    "parquet": read_parquet,
     "lines": read_lines,
 }
-FORMATS = tuple(_READERS)
+FORMATS = ("conllu", "columns", *TABLES, "lines")
 
 _UD_NAME = re.compile(r"([a-z]{2,3})_\w+-ud-")
 _SPLIT_NAME = re.compile(r"(sample_)?(train|dev|test|eval|valid|validation)")
@@ -50,6 +45,8 @@ def read_corpus(
     columns: Sequence[str | None] | None = None,
     regression: bool | None = None,
     on_error: str = "raise",
+    delimiter: str | None = None,
+    header: bool | None = None,
 ) -> Corpus:
     """Read a file, a folder's file of `split`, a hub dataset (`owner/name:config`) or a dataset object.
 
@@ -57,9 +54,11 @@ def read_corpus(
     after so many sentences. `spacing="text"` keeps the text as written, where the source has it. Of tables,
     `text`, `pair` and `label` name (or number, from 0) the columns; `columns` names all those of a column
     file, or of a table without header; `regression` makes the labels numbers (it is on for a column of
-    floats, or one called `score`); `on_error="skip"` leaves malformed rows out and counts them.
+    floats, or one called `score`); `on_error="skip"` leaves malformed rows out and counts them. `delimiter` divides
+    columns, and `header` says whether the first line names them, where the file does not tell. A column `part`
+    (train, dev, test; SentEval's tr, va, te) makes one file a corpus of splits.
     """
-    options = Options(limit, spacing, text, pair, label, columns, regression, on_error)
+    options = Options(limit, spacing, text, pair, label, columns, regression, on_error, delimiter, header)
     if format is not None and format not in FORMATS:
         raise SettingError(f"format is {format!r}; expected one of {', '.join(FORMATS)}.")
     if is_dataset(source):
@@ -69,7 +68,11 @@ def read_corpus(
         _check_dataset_settings(format, options)
         corpus = read_hub(source, split, options)
     elif isinstance(source, str | os.PathLike):
-        corpus = _read_file(chosen_file(_existing(Path(source)), split), format, options)
+        path = _existing(Path(source))
+        if split is not None and has_part_column(path, format, options):
+            corpus = _read_file(path, format, replace(options, part=split))
+        else:
+            corpus = _read_file(chosen_file(path, split), format, options)
     else:
         raise SettingError(f"source is {type(source).__name__}; expected a path, a hub name or a dataset object.")
     if not len(corpus):
@@ -107,9 +110,10 @@ def _exists(path: Path) -> bool:
 def _read_file(path: Path, format: str | None, options: Options) -> Corpus:
     if path.stat().st_size == 0:
         raise CorpusError(f"{path} is empty; expected at least one sentence.")
-    format = format or detect_format(path)
+    format = format or detect_format(path, options)
     options.check_for(format)
-    corpus = _READERS[format](path, options)
+    table = TABLES[format](path, options) if format in TABLES else None
+    corpus = _READERS[format](path, options) if table is None else corpus_of_table(table, options)
     ud_name = _UD_NAME.match(path.name)
     return replace(corpus, name=_file_name(path), language=ud_name[1] if ud_name else corpus.language)
 
@@ -132,8 +136,8 @@ _BY_SUFFIX = {
 _COLUMN_SUFFIXES = (".conll", ".bio", ".iob")
 _OPEN_SUFFIXES = (".tsv", ".txt", *_COLUMN_SUFFIXES)
 _COMPRESSED = (".gz", ".xz")
-_NOT_TEXT = {"readme", "license", "licence", "changelog", "contributing"}
 _SPLITS = ({"train", "training"}, {"dev", "development", "valid", "validation", "val"}, {"test"})
+_NOT_TEXT = {"readme", "license", "licence", "changelog", "contributing"}
 
 
 def bare_name(path: Path) -> str:
@@ -181,11 +185,23 @@ def has_split(path: Path, split: str) -> bool:
     return path.is_dir() and bool(files_of_split(path, split))
 
 
-def detect_format(path: Path) -> str:
+def has_part_column(path: Path, format: str | None, options: Options) -> bool:
+    """Whether a file is a table with a column that says which part each row belongs to."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    format = format or detect_format(path, options)
+    return format in TABLES and has_parts(TABLES[format](path, options))
+
+
+def detect_format(path: Path, options: Options) -> str:
     """The format of a file, by its suffix, or by its first lines where the suffix leaves it open."""
     suffix = _suffix(path)
     if suffix in _BY_SUFFIX:
         return _BY_SUFFIX[suffix]
+    if "word" in (options.columns or ()):
+        return "columns"
+    if options.delimiter not in (None, "\t"):
+        return "columns" if options.delimiter == " " else "csv"
     lines = [line for line in first_lines(path) if line.strip()]
     rows = [line.split("\t") for line in lines]
     if _is_conllu(rows):

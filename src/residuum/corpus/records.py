@@ -129,8 +129,38 @@ class Table:
     class_names: Mapping[str, list[str]] = field(default_factory=dict)
 
 
+PART_NAMES = (
+    {"tr", "train", "training"},
+    {"va", "dev", "development", "valid", "validation", "val"},
+    {"te", "test"},
+)
+"""What a column `part` calls the parts of a corpus; SentEval has tr, va and te."""
+
+
+def has_parts(table: Table) -> bool:
+    """Whether a column says which part each row belongs to; the table's first row is read."""
+    if not table.named or "part" not in table.columns:
+        return False
+    first = next(table.rows(["part"]), None)
+    return first is not None and str(first.values.get("part")) in set().union(*PART_NAMES)
+
+
+def _rows_of_part(table: Table, part: str) -> Table:
+    """The rows that belong to one part: train, dev or test, whatever the column calls it."""
+    names = next((names for names in PART_NAMES if part in names), {part})
+
+    def rows(columns: list[str]) -> Iterator[Row]:
+        for row in table.rows([*columns, "part"]):
+            if row.fault is not None or str(row.values.get("part")) in names:
+                yield row
+
+    return replace(table, rows=rows)
+
+
 def corpus_of_table(table: Table, options: Options) -> Corpus:
     """The corpus of a table: sentences with labels, pairs of them, choices, or lists of words with their labels."""
+    if options.part is not None:
+        table = _rows_of_part(table, options.part)
     choices = known_choice_columns(table.columns, table.lists) if table.named and options.text is None else None
     if choices is not None:
         return _choice_level(table, choices, options)

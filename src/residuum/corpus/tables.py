@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.corpus.corpus import Corpus, Options
-from residuum.corpus.records import Row, Table, corpus_of_table, known_text_columns
+from residuum.corpus.corpus import Options
+from residuum.corpus.records import Row, Table, known_text_columns
 from residuum.corpus.text_files import malformed, numbered_lines, too_large, whole_text
 from residuum.errors import CorpusError, ResiduumError
 from residuum.storage.compression import batch_bytes, open_parquet, stated_bytes, unpacked_limit
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 Cells = tuple[int, list[str] | str]
 
 
-def read_tsv(path: Path, options: Options) -> Corpus:
+def tsv_table(path: Path, options: Options) -> Table:
     """Tab-separated values without quoting, as GLUE ships them."""
-    cells = ((number, line.split("\t")) for number, line in numbered_lines(path))
-    return corpus_of_table(_delimited(path, cells, options), options)
+    delimiter = options.delimiter or "\t"
+    cells = ((number, line.split(delimiter)) for number, line in numbered_lines(path))
+    return _delimited(path, cells, options)
 
 
-def read_csv(path: Path, options: Options) -> Corpus:
+def csv_table(path: Path, options: Options) -> Table:
     """Comma-separated values, quoted where needed."""
-    return corpus_of_table(_delimited(path, _csv_cells(path), options), options)
+    return _delimited(path, _csv_cells(path, options.delimiter or ","), options)
 
 
-def read_json(path: Path, options: Options) -> Corpus:
+def json_table(path: Path, options: Options) -> Table:
     """A list of records, or an object whose values are records."""
     try:
         content = json.loads(whole_text(path))
@@ -42,19 +43,19 @@ def read_json(path: Path, options: Options) -> Corpus:
     if not isinstance(records, list):
         raise CorpusError(f"{path} holds {_kind(records)}; expected a list of records, or an object of records.")
     rows = (_record_row(f"record {number}", record) for number, record in enumerate(records, 1))
-    return corpus_of_table(_table_of_rows(path, rows), options)
+    return _table_of_rows(path, rows)
 
 
-def read_jsonl(path: Path, options: Options) -> Corpus:
+def jsonl_table(path: Path, options: Options) -> Table:
     """A JSON record a line; its label may stand in a line of `NAME-labels.lst` beside `NAME.jsonl`, as SIQA has it."""
     rows = (_line_row(number, line) for number, line in numbered_lines(path) if line.strip())
     beside = path.with_name(f"{path.name.partition('.')[0]}-labels.lst")
     if beside.is_file():
         rows = _with_labels(path, beside, rows)
-    return corpus_of_table(_table_of_rows(path, rows), options)
+    return _table_of_rows(path, rows)
 
 
-def read_parquet(path: Path, options: Options) -> Corpus:
+def parquet_table(path: Path, options: Options) -> Table:
     """A parquet file, of which only the columns that are needed are read."""
     from pyarrow import types
 
@@ -63,14 +64,17 @@ def read_parquet(path: Path, options: Options) -> Corpus:
         if stated_bytes(file) > unpacked_limit(path):
             raise too_large(path)
         schema = file.metadata.schema.to_arrow_schema()
-        table = Table(
+        return Table(
             source=str(path),
             columns=schema.names,
             rows=lambda columns: _parquet_rows(path, file, schema, columns),
             lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
             floats=frozenset(f.name for f in schema if types.is_floating(f.type)),
         )
-    return corpus_of_table(table, options)
+
+
+TABLES = {"tsv": tsv_table, "csv": csv_table, "json": json_table, "jsonl": jsonl_table, "parquet": parquet_table}
+"""The formats that hold records, and what opens a file of each."""
 
 
 def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
@@ -79,16 +83,26 @@ def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
     if isinstance(first[1], str):
         raise malformed(path, 1, first[1], "a line of cells")
     named = options.columns is not None
-    has_header = not named and _is_header(first[1], options)
+    looks_so = not named and _is_header(first[1], options)
+    has_header = looks_so if options.header is None else options.header
     columns = [str(number) for number in range(len(first[1]))]
     if options.columns is not None:
         columns = [name or str(number) for number, name in enumerate(options.columns)]
     elif has_header:
         columns = first[1]
+    elif _names_part(first[1]):  # SentEval: tr, va or te, then label and sentence
+        columns, named = list(SENTEVAL), True
     if len(set(columns)) < len(columns):
         raise malformed(path, 1, f"the same name twice in {columns}", "different names (or columns=)")
     data = cells if has_header else chain([first], cells)
     return Table(str(path), columns, lambda _: _rows(data, columns), named=named or has_header)
+
+
+SENTEVAL: tuple[str, ...] = ("part", "label", "sentence")
+
+
+def _names_part(cells: list[str]) -> bool:
+    return len(cells) == len(SENTEVAL) and cells[0] in ("tr", "va", "te")
 
 
 def _is_header(cells: list[str], options: Options) -> bool:
@@ -111,8 +125,8 @@ def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
             yield Row(place, dict(zip(columns, found, strict=True)))
 
 
-def _csv_cells(path: Path) -> Iterator[Cells]:
-    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
+def _csv_cells(path: Path, delimiter: str) -> Iterator[Cells]:
+    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True, delimiter=delimiter)
     while True:
         start = reader.line_num + 1
         try:

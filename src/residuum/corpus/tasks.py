@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from residuum.corpus import Corpus, candidate_pairs, read_corpus
-from residuum.corpus.reading import has_split
+from residuum.corpus.corpus import Options
+from residuum.corpus.reading import chosen_file, has_part_column, has_split
+from residuum.corpus.records import known_text_columns
+from residuum.corpus.text_files import first_lines
 from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
 
 SHARES = (0.8, 0.1, 0.1)
@@ -36,7 +39,11 @@ class Task:
     hub: str | None = None  # where its data is when none is given
     positive: str | None = None
     part: str | None = None  # which development and test part, where there are several: `matched`
+    columns: tuple[str, ...] | None = None  # of a table without a header
 
+
+COLA = ("source", "label", "mark", "sentence")
+"""The columns of CoLA's training and development files, which have no header."""
 
 _NAMED = (
     Task("upos", "upos"),
@@ -48,7 +55,7 @@ _NAMED = (
     Task("sem", "sem"),
     Task("ccg", "ccg"),
     Task("ner", "ner", metric="span_f1"),
-    Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola"),
+    Task("cola", unit="sentence", metric="matthews", hub="nyu-mll/glue:cola", columns=COLA),
     Task("sst2", unit="sentence", metric="accuracy", hub="nyu-mll/glue:sst2"),
     Task("mrpc", unit="sentence", metric="f1", hub="nyu-mll/glue:mrpc", positive="equivalent"),
     Task("stsb", unit="sentence", regression=True, metric="spearman", hub="nyu-mll/glue:stsb"),
@@ -101,39 +108,43 @@ def read_task(
     *,
     dev: str | os.PathLike[str] | None = None,
     test: str | os.PathLike[str] | None = None,
-    format: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    **table: Any,
 ) -> TaskCorpora:
     """Read a task's train, development and test parts: a folder of splits, files of their own, or one file.
 
     A part that is absent is cut from another by the seed: development from train; all three (80 / 10 / 10) from a
     corpus in one piece. Where the test part is unlabelled, as in GLUE, the development part is tested on and another
-    is cut from train. `limit` applies to each part.
+    is cut from train. `limit` applies to each part. `table` are the options of `read_corpus` that say where a table has
+    its text and label; of a word task, `label` names the labels to learn under the task's name.
     """
     task = named_task(task)
-    if isinstance(corpus, Corpus) or in_one_piece(corpus, dev, test):
-        whole = read_whole(task, corpus, format=format, limit=limit)
+    if isinstance(corpus, Corpus) or in_one_piece(corpus, dev, test, **table):
+        whole = read_whole(task, corpus, limit=limit, **table)
         shares = ", ".join(f"{share:.0%}" for share in SHARES)
-        return TaskCorpora(*whole.split(SHARES, seed), notes=(f"{whole.name} was cut into {shares} by seed {seed}",))
+        lacking = "" if isinstance(corpus, Corpus) or Path(corpus).is_file() else "there is no train part: "
+        note = f"{lacking}{whole.name} was cut into {shares} by seed {seed}"
+        return TaskCorpora(*whole.split(SHARES, seed), notes=(note,))
+    table["limit"] = limit
     parts = {
-        "train": _read(task, corpus, _split_of(corpus, "train"), format, limit),
-        "dev": _optional(task, corpus, dev, "dev", format, limit),
-        "test": _optional(task, corpus, test, "test", format, limit),
+        "train": _read(task, corpus, _split_of(corpus, "train", table), table),
+        "dev": _optional(task, corpus, dev, "dev", table),
+        "test": _optional(task, corpus, test, "test", table),
     }
     check_labels(task, parts["train"])
     return _completed(task, parts, seed)
 
 
 def read_whole(
-    task: str | Task, corpus: Corpus | str | os.PathLike[str], *, format: str | None = None, limit: int | None = None
+    task: str | Task, corpus: Corpus | str | os.PathLike[str], *, limit: int | None = None, **table: Any
 ) -> Corpus:
     """Read a task's data as one piece."""
     task = named_task(task)
     if isinstance(corpus, Corpus):
         whole = corpus if limit is None else corpus.limit(limit)
     else:
-        whole = _read(task, corpus, None, format, limit)
+        whole = _read(task, corpus, None, {**table, "limit": limit})
     check_labels(task, whole)
     return whole
 
@@ -142,10 +153,21 @@ def in_one_piece(
     corpus: str | os.PathLike[str],
     dev: str | os.PathLike[str] | None = None,
     test: str | os.PathLike[str] | None = None,
+    **table: Any,
 ) -> bool:
     """Whether a corpus comes without parts of its own, so that it is to be cut."""
     path = Path(corpus)
-    return dev is None and test is None and (path.is_file() or (path.is_dir() and not has_split(path, "train")))
+    if dev is not None or test is not None or not path.exists():
+        return False
+    if path.is_file():
+        return not _has_part_column(path, table)
+    parts = [split for split in ("train", "dev", "test") if has_split(path, split)]
+    if parts == ["dev", "test"]:
+        raise CorpusError(
+            f"The folder {path} has no train part, only dev and test; add one, or name one of its files, which is then "
+            "cut into train, dev and test."
+        )
+    return "train" not in parts
 
 
 def labels_of(corpus: Corpus, task: Task) -> list[Any]:
@@ -223,15 +245,14 @@ def _optional(
     corpus: str | os.PathLike[str],
     given: str | os.PathLike[str] | None,
     split: str,
-    format: str | None,
-    limit: int | None,
+    table: dict[str, Any],
 ) -> Corpus | None:
     if given is not None:
-        found = _read(task, given, None, format, limit)
+        found = _read(task, given, None, table)
         check_labels(task, found)
         return found
     local = Path(corpus).exists()
-    found = _first_part(task, corpus, _part_names(task, split, local), format, limit)
+    found = _first_part(task, corpus, _part_names(task, split, local), table)
     if found is None:
         return None
     if (not local or (split == "test" and task.unit == "sentence")) and not _is_labelled(task, found):
@@ -247,24 +268,46 @@ def _part_names(task: Task, split: str, local: bool) -> list[str]:
     return [*own, *plain]
 
 
-def _first_part(
-    task: Task, corpus: str | os.PathLike[str], names: list[str], format: str | None, limit: int | None
-) -> Corpus | None:
+def _first_part(task: Task, corpus: str | os.PathLike[str], names: list[str], table: dict[str, Any]) -> Corpus | None:
     """The first part of these names that is there."""
-    if Path(corpus).exists():
-        there = next((name for name in names if has_split(Path(corpus), name)), None)
-        return None if there is None else _read(task, corpus, there, format, limit)
+    path = Path(corpus)
+    if path.is_file():
+        return _read(task, path, names[-1], table) if _has_part_column(path, table) else None
+    if path.exists():
+        there = next((name for name in names if has_split(path, name)), None)
+        return None if there is None else _read(task, corpus, there, table)
     for name in names:
         with suppress(MissingSplitError):
-            return _read(task, corpus, name, format, limit)
+            return _read(task, corpus, name, table)
     return None
 
 
-def _read(
-    task: Task, source: str | os.PathLike[str], split: str | None, format: str | None, limit: int | None
-) -> Corpus:
-    return read_corpus(source, format=format, split=split, limit=limit, regression=task.regression or None)
+def _read(task: Task, source: str | os.PathLike[str], split: str | None, table: dict[str, Any]) -> Corpus:
+    """Read one part, with the labels under the task's name where another was asked for."""
+    label, options = table.get("label"), {name: value for name, value in table.items() if value is not None}
+    if task.unit == "word":
+        options.pop("label", None)
+    if task.columns is not None and "columns" not in options and _lacks_header(source, split, len(task.columns)):
+        options["columns"] = task.columns
+    corpus = read_corpus(source, split=split, regression=task.regression or None, **options)
+    if task.unit == "sentence" or label is None:
+        return corpus
+    name = (options.get("columns") or [])[label] if isinstance(label, int) else label
+    return replace(corpus, labels={**corpus.labels, (task.label or task.name): corpus.word_labels(name)})
 
 
-def _split_of(corpus: str | os.PathLike[str], split: str) -> str | None:
-    return None if Path(corpus).is_file() else split
+def _lacks_header(source: str | os.PathLike[str], split: str | None, width: int) -> bool:
+    """Whether a file, or the file of a split, is a table of so many columns whose first line is no header."""
+    if not Path(source).exists():
+        return False
+    cells = next(iter(first_lines(chosen_file(Path(source), split))), "").split("\t")
+    return len(cells) == width and known_text_columns(cells) is None
+
+
+def _has_part_column(path: Path, table: dict[str, Any]) -> bool:
+    known: dict[str, Any] = {name: table.get(name) for name in ("text", "columns", "label", "delimiter", "header")}
+    return has_part_column(path, table.get("format"), Options(**known))
+
+
+def _split_of(corpus: str | os.PathLike[str], split: str, table: dict[str, Any]) -> str | None:
+    return None if Path(corpus).is_file() and not _has_part_column(Path(corpus), table) else split

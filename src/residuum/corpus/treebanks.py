@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from residuum.corpus import Corpus, split_indices
 from residuum.corpus.tasks import Task, read_whole
@@ -57,15 +58,16 @@ def read_treebanks(
     seed: int = 0,
     limit: int | None = None,
     parallel: bool = True,
+    **table: Any,
 ) -> Treebanks:
     """Read one treebank per language; `source` is the language that probes learn from, by default the first.
 
     Languages are named by the keys of a mapping, or as the files say. Parallel treebanks hold the same sentences in the
-    same order, and are split at the same places.
+    same order, and are split at the same places. `table` says where tables have their columns (see `read_task`).
     """
     pairs = corpora.items() if isinstance(corpora, Mapping) else [("", corpus) for corpus in corpora]
     named: dict[str, Corpus] = {}
-    for key, corpus in ((key, read_whole(task, corpus, limit=limit)) for key, corpus in pairs):
+    for key, corpus in ((key, read_whole(task, corpus, limit=limit, **table)) for key, corpus in pairs):
         language = key or corpus.language or corpus.name
         if language in named:
             raise SettingError(

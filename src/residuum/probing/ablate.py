@@ -98,8 +98,8 @@ def ablate(settings: AblateSettings) -> Ablation:
     layers = parse_layers(settings.within, model.n_layers)
     corpora = settings.corpus
     if not isinstance(corpora, TaskCorpora):
-        reading = {name: getattr(settings, name) for name in ("dev", "test", "format", "limit", "seed")}
-        corpora = read_task(task, corpora, **reading)
+        reading = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
+        corpora = read_task(task, corpora, **reading, **settings.table)
     corpora = corpora.as_pairs()
     options = {name: getattr(settings, name) for name in ("fresh", "max_memory", "max_loss", "seed", "progress")}
     with activations_folder(settings.activations, out) as folder, settings.opened_engine() as engine:

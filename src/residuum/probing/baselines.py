@@ -25,7 +25,7 @@ from residuum.probing.probe_data import TASK, ProbeData
 if TYPE_CHECKING:
     from residuum.models.loading import Model
 
-READING = ("dev", "test", "format", "limit", "max_loss", "device", "max_memory", "fresh", "progress")
+READING = ("dev", "test", "limit", "max_loss", "device", "max_memory", "fresh", "progress")
 """The settings with which a task's data is read."""
 
 
@@ -53,7 +53,7 @@ def read_task_data(settings: Any, folder: Path, engine: Workers) -> tuple[Splits
     but would be shown, the examples have a note that says why there is none.
     """
     options = {name: getattr(settings, name) for name in READING}
-    options |= {"workers": engine, "seed": settings.seed, "layers": settings.layers}
+    options |= {"workers": engine, "seed": settings.seed, "layers": settings.layers, "table": settings.table}
     model, data, task = settings.model, settings.data, settings.task or "labels"
     splits = labelled_splits(model, data, task, activations=folder, **options)
     if settings.twin_stores is not None:

@@ -129,8 +129,8 @@ def diff(settings: DiffSettings) -> Difference:
     a corpus. Similarities and clusters are those of the text of the first task.
     """
     named, out = named_sources(settings.models), settings.out
-    reading = {name: getattr(settings, name) for name in ("dev", "test", "format", "limit", "seed")}
-    texts = read_texts(settings.corpus, settings.tasks, **reading)
+    reading = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
+    texts = read_texts(settings.corpus, settings.tasks, **reading, **settings.table)
     measures, left_out = possible_measures(settings.measures, named, texts[0])
     clusters = ClusterSettings(settings.thresholds, pictures=0, seed=settings.seed)
     names = ("layers", "pooling", "max_loss", "device", "fresh", "progress", "max_memory")

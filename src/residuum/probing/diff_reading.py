@@ -70,21 +70,21 @@ def read_texts(
     *,
     dev: str | os.PathLike[str] | None = None,
     test: str | os.PathLike[str] | None = None,
-    format: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    **table: Any,
 ) -> list[LabelledText]:
     """Read the texts of some tasks, each text once: `corpus`, and the corpora of tasks that have another one.
 
-    Tasks are names, `NAME=CORPUS` for labels of another corpus, or a mapping of both. `dev`, `test` and `format` belong
-    to `corpus`. The first text is that of the first task.
+    Tasks are names, `NAME=CORPUS` for labels of another corpus, or a mapping of both. `dev`, `test` and where
+    tables have their columns belong to `corpus`. The first text is that of the first task.
     """
     groups: dict[tuple[object, str], tuple[CorpusSource, list[Task]]] = {}
     for task, other in _chosen_tasks(tasks):
         source = corpus if other is None else other
         key = (source if isinstance(source, Corpus) else os.fspath(source), task.unit)
         groups.setdefault(key, (source, []))[1].append(task)
-    reading = {"dev": dev, "test": test, "format": format}
+    reading = {"dev": dev, "test": test, **table}
     return [
         _read_text(source, of_source, limit, seed, **(reading if source is corpus else {}))
         for source, of_source in groups.values()
@@ -112,8 +112,9 @@ def _read_text(
     source: CorpusSource, tasks: Sequence[Task], limit: int | None, seed: int, **reading: Any
 ) -> LabelledText:
     """Read a text for tasks of one unit; a text in one piece is split by the seed, a corpus in parts keeps them."""
-    if isinstance(source, Corpus) or in_one_piece(source, reading.get("dev"), reading.get("test")):
-        whole = read_whole(tasks[0], source, format=reading.get("format"), limit=limit)
+    if isinstance(source, Corpus) or in_one_piece(source, **reading):
+        table = {name: value for name, value in reading.items() if name not in ("dev", "test")}
+        whole = read_whole(tasks[0], source, limit=limit, **table)
         parts = split_indices(len(whole), SHARES, seed)
         shares = ", ".join(f"{share:.0%}" for share in SHARES)
         notes = (f"{whole.name} was split into {shares} by seed {seed}",)

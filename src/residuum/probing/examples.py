@@ -229,7 +229,7 @@ def labelled_splits(
     layers: str | int | Sequence[int] = "all",
     dev: str | os.PathLike[str] | None = None,
     test: str | os.PathLike[str] | None = None,
-    format: str | None = None,
+    table: Mapping[str, Any] | None = None,
     limit: int | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -245,7 +245,7 @@ def labelled_splits(
     """
     task = named_task(task)
     found = opened(source)
-    reading = {"format": format, "limit": limit}
+    reading = {**(table or {}), "limit": limit}
     if isinstance(found, ActivationStore):
         if dev is not None or test is not None:
             raise SettingError(
@@ -292,7 +292,7 @@ def whole_store(
     *,
     activations: str | os.PathLike[str] | None = None,
     layers: str | int | Sequence[int] = "all",
-    format: str | None = None,
+    table: Mapping[str, Any] | None = None,
     split: str | None = None,
     limit: int | None = None,
     device: str = "auto",
@@ -311,7 +311,7 @@ def whole_store(
     from residuum.corpus import read_corpus
     from residuum.models.loading import as_model
 
-    text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, format=format, split=split, limit=limit)
+    text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, split=split, limit=limit, **(table or {}))
     model = as_model(found, device=device, max_memory=extraction.get("max_memory"))
     return extract(model, text, Path(activations), layers=layers, **extraction)
 

@@ -110,7 +110,8 @@ def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
     """
     task, out = named_task(settings.task), settings.out
     names = ("source", "shares", "seed", "limit", "parallel")
-    treebanks = read_treebanks(settings.corpora, task, **{name: getattr(settings, name) for name in names})
+    options = {name: getattr(settings, name) for name in names}
+    treebanks = read_treebanks(settings.corpora, task, **options, **settings.table)
     with activations_folder(settings.activations, out) as folder, settings.opened_engine() as engine:
         stores, twins = _read_models(settings, treebanks, task, folder, engine)
         teachers = _teachers(list(stores), settings.teachers)

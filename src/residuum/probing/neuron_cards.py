@@ -72,7 +72,7 @@ def describe(settings: DescribeSettings) -> NeuronCards:
     are kept, in `activations` or in `out`.
     """
     layers = sorted({split_id(neuron)[0] for neuron in settings.neurons})
-    names = ("unit", "format", "split", "limit", "max_loss", "device", "fresh", "max_memory", "progress")
+    names = ("unit", "table", "split", "limit", "max_loss", "device", "fresh", "max_memory", "progress")
     options = {name: getattr(settings, name) for name in names}
     with activations_folder(settings.activations, settings.out) as folder, settings.opened_engine() as engine:
         store = whole_store(

@@ -193,7 +193,7 @@ def _read(
             "or only the text whose neurons are clustered."
         )
     options = {name: getattr(settings, name) for name in READING if name not in ("dev", "test")}
-    options |= {"layers": settings.layers, "split": settings.split, "workers": engine}
+    options |= {"layers": settings.layers, "split": settings.split, "workers": engine, "table": settings.table}
     return whole_store(settings.model, data, activations=place, **options), None, None
 
 

@@ -12,7 +12,6 @@ from residuum.settings import (
     Argument,
     Device,
     Execution,
-    Format,
     Layers,
     Limit,
     MaxLoss,
@@ -22,6 +21,7 @@ from residuum.settings import (
     Seeds,
     Settings,
     Split,
+    TableReading,
     TaskReading,
 )
 
@@ -218,7 +218,7 @@ class RedundancySettings(Execution, TaskReading, ProbeTraining):
 
 
 @dataclass(frozen=True)
-class DescribeSettings(Execution):
+class DescribeSettings(Execution, TableReading):
     """What `describe` takes."""
 
     example: ClassVar[str] = "residuum describe bert-base-cased dev.conllu --neurons 3:17,5:2 --out runs/cards"
@@ -232,7 +232,6 @@ class DescribeSettings(Execution):
     _: KW_ONLY
     unit: Annotated[Literal["word", "sentence"], Option("One row per word or per sentence", identity=False)] = "word"
     activations: Activations = None
-    format: Format = None
     split: Split = None
     limit: Limit = None
     max_loss: MaxLoss = 0.0
@@ -318,7 +317,7 @@ class DiffSettings(Execution, TaskReading, ProbeTraining):
 
 
 @dataclass(frozen=True)
-class ProbeLanguagesSettings(Execution, ProbeTraining):
+class ProbeLanguagesSettings(Execution, TableReading, ProbeTraining):
     """What `probe-languages` takes."""
 
     example: ClassVar[str] = (

@@ -102,10 +102,10 @@ def _measured_text(settings: PruneSettings) -> Corpus | TaskCorpora | None:
     if corpus is None:
         return None
     if settings.task is not None:
-        return read_task(settings.task, corpus, limit=limit, seed=settings.seed)
+        return read_task(settings.task, corpus, limit=limit, seed=settings.seed, **settings.table)
     if isinstance(corpus, Corpus):
         return corpus if limit is None else corpus.limit(limit)
-    return read_corpus(corpus, split=settings.split, limit=limit)
+    return read_corpus(corpus, split=settings.split, limit=limit, **settings.table)
 
 
 def _number_dropped(drop: Any, keep: Any, n_layers: int) -> int:

@@ -19,6 +19,7 @@ from residuum.settings import (
     Seeds,
     Settings,
     Split,
+    TableReading,
     TaskReading,
     as_bytes,
 )
@@ -181,7 +182,7 @@ class PredictSettings(Settings):
 
 
 @dataclass(frozen=True)
-class PruneSettings(Resumable):
+class PruneSettings(TableReading, Resumable):
     """What `prune` takes.
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the

@@ -113,8 +113,8 @@ def _prepared(settings: TransferSettings) -> TransferJob:
     """Model and data, and everything refused that cannot work."""
     task, corpora = named_task(settings.task), settings.corpus
     if not isinstance(corpora, TaskCorpora):
-        reading = {name: getattr(settings, name) for name in ("dev", "test", "format", "limit", "seed")}
-        corpora = read_task(task, corpora, **reading)
+        reading = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
+        corpora = read_task(task, corpora, **reading, **settings.table)
     if corpora.train.choices is not None:
         raise SettingError(
             f"{corpora.train.name} has several candidates for each text; `transfer` labels single texts."

@@ -170,8 +170,8 @@ def _task_corpora(task: Task, settings: FinetuneSettings) -> TaskCorpora:
         raise SettingError(
             f"The task {task.name!r} has no data of its own; pass a corpus, a folder, a file or a hub name."
         )
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("dev", "test", "format", "limit", "seed")}
-    return read_task(task, source, **options)
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
+    return read_task(task, source, **options, **settings.table)
 
 
 def _run_config(settings: FinetuneSettings, task: Task, corpora: TaskCorpora) -> dict[str, Any]:

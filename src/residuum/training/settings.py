@@ -11,13 +11,13 @@ from residuum.errors import SettingError
 from residuum.settings import (
     Argument,
     Device,
-    Format,
     Limit,
     Option,
     Out,
     Resumable,
     Seed,
     Settings,
+    TableReading,
     as_bytes,
     from_mapping,
 )
@@ -118,7 +118,7 @@ class LearningSettings(Settings):
 
 
 @dataclass(frozen=True)
-class FinetuneSettings(LearningSettings, Resumable):
+class FinetuneSettings(LearningSettings, TableReading, Resumable):
     """What `finetune` takes."""
 
     example: ClassVar[str] = "residuum finetune bert-base-cased glue/SST-2 --task sst2 --seeds 3 --out runs/sst2"
@@ -139,7 +139,6 @@ class FinetuneSettings(LearningSettings, Resumable):
     _: KW_ONLY
     dev: Annotated[Any, Option("Development part, if DATA is the training part", group="data", identity=False)] = None
     test: Annotated[Any, Option("Test part, if DATA is the training part", group="data", identity=False)] = None
-    format: Format = None
     limit: Limit = None
     freeze: Annotated[
         str | None,
