@@ -64,6 +64,26 @@ def test_shared_and_tied_embeddings_are_one_parameter(settings, family):
     assert first[0] is not first[1]
 
 
+@pytest.mark.parametrize("family", ["xlm-roberta", "bert", "distilbert"])
+def test_the_thesis_shares_the_whole_head(settings, family):
+    """§3.2.3: g_share = {0, M+1}; every parameter outside the blocks is one and the same in both students."""
+    for recipe, whole in (("thesis", True), ("corrected", False)):
+        _, models = students_of(settings(family, recipe=recipe))
+        outside = [
+            {id(p) for p in model.module.parameters()} - {id(p) for p in model.blocks.parameters()}
+            for model in models.values()
+        ]
+        assert (outside[0] == outside[1]) == whole
+        blocks = [{id(p) for p in model.blocks.parameters()} for model in models.values()]
+        assert not blocks[0] & blocks[1]
+
+
+def test_untied_or_headless_students_of_the_thesis_share_the_embeddings_alone(settings):
+    assert settings(recipe="thesis", tie=False).sharing == "embeddings"
+    assert settings(recipe="thesis", preset="tinybert").sharing == "embeddings"
+    assert settings(recipe="thesis", share="none").sharing == "none"
+
+
 def test_what_is_shared_is_counted_once(settings):
     for share, shared_names in (("none", 0), ("embeddings", 1), (["embeddings", "head", 1], 3)):
         _, models = students_of(settings(share=share))

@@ -185,6 +185,7 @@ def training_settings(settings: DistillSettings) -> TrainingSettings:
         schedule=optimiser.schedule,
         warmup=optimiser.warmup * (turns if optimiser.warmup >= 1 else 1),  # a number of steps, or a fraction
         weight_decay=optimiser.weight_decay,
+        epsilon=settings.epsilon,
         clip=settings.clip,
         accumulation=optimiser.accumulation,
         precision=optimiser.precision,

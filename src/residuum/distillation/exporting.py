@@ -117,7 +117,7 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         weights=", ".join(f"{term} {weight:.4g}" for term, weight in prepared.objective.weights.items()),
         layer_map=", ".join(f"{m} → {n}" for m, n in prepared.objective.layers.items()),
         start=settings.initialise,
-        sharing=settings.sharing,
+        sharing=settings.sharing if isinstance(settings.sharing, str) else ", ".join(map(str, settings.sharing)),
         tied="tied to the embeddings" if settings.tie else "untied",
         steps=settings.optimiser.steps,
         batch_size=settings.text.batch_size,

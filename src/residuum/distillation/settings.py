@@ -61,9 +61,12 @@ class Preset:
     temperature: float = 4.0
     share: str | None = None  # `all`: one student for all languages
     averaged: bool = False  # weights of averages, the same in every recipe
+    published: Mapping[str, float] | None = None  # where the published files differ from the thesis
 
     def weights_for(self, recipe: Recipe) -> dict[str, float]:
         """The weights of the terms under a recipe."""
+        if recipe == "published" and self.published is not None:
+            return dict(self.published)
         if recipe != "corrected" or self.averaged:
             return dict(self.weights)
         return in_effect(self.weights)
@@ -86,7 +89,7 @@ _MONOLINGUAL = {
     "hinton": Preset({"mlm": 0.5, "soft": 0.5}),
     "hinton+hidden": Preset({**_HINTON, "hidden_mse": 0.999}),
     "hinton+hidden+attention": Preset({**_HINTON, "hidden_mse": 0.499, "attention_mse": 0.499}),
-    "monoshot": Preset(_MONOSHOT),
+    "monoshot": Preset(_MONOSHOT, published=_COSINE),  # the published configuration binds its hidden loss to cosine
     "hidden+attention+embedding": Preset(_TINYBERT),
     "monoshot-cos": Preset(_COSINE),
     "monoshot-cos-bottom": Preset(_COSINE, "bottom"),
@@ -98,10 +101,7 @@ TABLE_4_7 = tuple(_MONOLINGUAL)
 
 PRESETS: dict[str, Preset] = {
     **_MONOLINGUAL,
-    **{
-        f"bilingual-{name}": Preset(preset.weights, preset.layer_map, share="all")
-        for name, preset in _MONOLINGUAL.items()
-    },
+    **{f"bilingual-{name}": replace(preset, share="all") for name, preset in _MONOLINGUAL.items()},
     "tinybert": Preset(_TINYBERT),
     "distilbert": Preset({"soft": 0.625, "mlm": 0.25, "hidden_cos": 0.125}, "last", temperature=2.0, averaged=True),
     "minilm": Preset({"attention_kl": 0.5, "value_relation": 0.5}, "last", averaged=True),
@@ -119,6 +119,7 @@ else:
 SHARING = ("none", "embeddings", "all")
 SHARED_PARTS = ("embeddings", "head")
 CLIP = 1.0  # the maximum gradient norm of the corrected recipe
+EPSILONS = {"corrected": 1e-8, "thesis": 1e-8, "published": 1e-6}  # the thesis names none: torch's default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +182,7 @@ class OptimiserSettings(Settings):
     warmup: Warmup = 0.1
     schedule: ScheduleOption = "linear"
     clip: Annotated[float | Literal["auto"] | None, Option("Maximum gradient norm", above=0)] = "auto"
+    epsilon: Annotated[float | None, Option("Epsilon of AdamW [1e-8; published: 1e-6]", above=0)] = None
     accumulation: Annotated[int, Option("Batches per step", at_least=1)] = 1
     precision: PrecisionOption = "float32"
     checkpoint_every: Annotated[int, Option("Steps between checkpoints", at_least=1)] = 1000
@@ -374,6 +376,11 @@ class DistillSettings(Resumable):
         return self.optimiser.clip
 
     @property
+    def epsilon(self) -> float:
+        """Epsilon of AdamW: what is given, otherwise that of the recipe."""
+        return EPSILONS[self.recipe] if self.optimiser.epsilon is None else self.optimiser.epsilon
+
+    @property
     def learners(self) -> dict[str, tuple[str, ...]]:
         """The languages of each student: those given, one per language by default, a single one where all is shared."""
         students = self.students or {language: (language,) for language in self.texts}
@@ -389,10 +396,16 @@ class DistillSettings(Resumable):
 
     @property
     def sharing(self) -> str | tuple[Any, ...]:
-        """What students share; the embeddings by default."""
+        """What students share: the embeddings by default, in the thesis' default (§3.2.3) the whole head too.
+
+        There tying shares the head, g_share = {0, M+1}: its dense layer and norm, not only the decoder's matrix.
+        """
         if self.share is not None:
             return self.share
-        return "all" if self.preset is not None and PRESETS[self.preset].share == "all" else "embeddings"
+        if self.preset is not None and PRESETS[self.preset].share == "all":
+            return "all"
+        whole_head = self.recipe == "thesis" and self.tie and set(self.loss.weights) & set(HEAD_TERMS)
+        return ("embeddings", "head") if whole_head else "embeddings"
 
     @property
     def soft_positions(self) -> str | float:
