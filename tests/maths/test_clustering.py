@@ -6,6 +6,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from residuum.errors import DataError, SettingError
+from residuum.maths import clustering
 from residuum.maths.clustering import (
     cluster_correlation,
     cluster_members,
@@ -205,3 +206,17 @@ def test_correlations_of_moments_against_numpy_over_unequal_layers():
     correlation, constant = moments_correlation(accumulator.result())
     np.testing.assert_allclose(correlation, np.corrcoef(x.T.astype(np.float64)), atol=1e-12)
     assert not constant.any()
+
+
+def test_a_list_of_thresholds_cuts_one_tree(monkeypatch):
+    x = np.random.default_rng(5).standard_normal((200, 12))
+    x[:, 6:] += 2 * x[:, :6]
+    thresholds = [0.0, 0.1, 0.4, 0.9]
+    apart = [cluster_neurons(x, threshold) for threshold in thresholds]
+    trees = []
+    monkeypatch.setattr(clustering, "linkage", lambda *a, **k: trees.append(1) or linkage(*a, **k))
+    together = cluster_neurons(x, thresholds)
+    assert len(trees) == 1
+    for labels, expected in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(labels, expected)
+    assert len({labels.max() for labels in together}) > 2, "the thresholds make no difference"

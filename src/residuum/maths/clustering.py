@@ -6,6 +6,7 @@ representative of each cluster.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,10 +20,19 @@ from residuum.maths.neuron_ids import NeuronLayout
 Labels = Int[np.ndarray, " neuron"]
 
 
-def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float) -> Labels:
-    """Cluster label of each neuron at one threshold c_t; labels count from 0 in order of first member."""
-    correlation, constant = neuron_correlation(x)
-    return cluster_correlation(correlation, constant).labels(threshold)
+@overload
+def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float) -> Labels: ...
+@overload
+def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: Sequence[float]) -> list[Labels]: ...
+def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float | Sequence[float]) -> Labels | list[Labels]:
+    """Cluster label of each neuron at a threshold c_t; labels count from 0 in order of first member.
+
+    Several thresholds cut one tree, and give one array of labels each.
+    """
+    clustering = cluster_correlation(*neuron_correlation(x))
+    if isinstance(threshold, Sequence):
+        return [clustering.labels(cut) for cut in threshold]
+    return clustering.labels(threshold)
 
 
 def cluster_correlation(
