@@ -13,6 +13,9 @@ ResiduumError
 Every message says what was found, what was expected and what to do.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class ResiduumError(Exception):
     """The base of every error that a user's input can cause; the command line shows it in one line."""
@@ -48,3 +51,17 @@ class OtherRunError(StoreError):
 
 class DataError(ResiduumError, ValueError):
     """The numbers cannot be analysed: NaN, one class, too few words."""
+
+
+@contextmanager
+def clear_panics() -> Iterator[None]:
+    """Turn a panic of a tokenizer's Rust core into a ModelError: it is a BaseException, which nothing else catches."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(
+            f"The tokenizer failed on this text ({' '.join(str(error).split())}); its tokenizer.json has a pattern "
+            "that cannot be matched. Mend the pattern, or give another tokenizer."
+        ) from None

@@ -52,7 +52,7 @@ from typing import (
     runtime_checkable,
 )
 
-from residuum.errors import SettingError
+from residuum.errors import SettingError, clear_panics
 
 if TYPE_CHECKING:
     from residuum.costs import Cost
@@ -236,7 +236,8 @@ class Command(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run the command with the record's fields, by position or by name, or with a record."""
-        return self._run(self._record(args, kwargs))
+        with clear_panics():
+            return self._run(self._record(args, kwargs))
 
     def estimate(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Cost:
         """Time and memory of the same call, from a few seconds of measuring; nothing is written."""

@@ -57,6 +57,7 @@ class Interrupted(BaseException):
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit status 1."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    os.environ["RUST_BACKTRACE"] = "0"  # of a panic in a tokenizer one line is enough
     signal.signal(signal.SIGINT, _interrupt)
     try:
         _check_words(sys.argv[1:])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from residuum.errors import CorpusError, ModelError
+from residuum.errors import CorpusError, ModelError, clear_panics
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -125,7 +125,8 @@ class Aligner:
             self.backend.enable_truncation(self.window, stride=self.stride)
         aligned: list[Alignment] = []
         for run in _runs(texts):
-            encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts[run]))]
+            with clear_panics():
+                encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts[run]))]
             places = _word_places(encodings, spans[run])
             aligned += [
                 self._align_one([_window(part) for part in parts], placed, len(words))
@@ -145,7 +146,8 @@ class Aligner:
         self.backend.no_truncation()
         if self.window is not None:
             self.backend.enable_truncation(self.window, strategy="longest_first")
-        encodings = self.backend.encode_batch(list(zip(texts, pairs, strict=True)))
+        with clear_panics():
+            encodings = self.backend.encode_batch(list(zip(texts, pairs, strict=True)))
         return [
             self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
         ]

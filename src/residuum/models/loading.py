@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from residuum.costs import Cost, CostStep, within
-from residuum.errors import ModelError, ResiduumError, SettingError
-from residuum.storage.tensors import stored_weights
+from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
+from residuum.storage.tensors import stored_kinds, stored_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -147,6 +147,7 @@ def load_model(
     check_weights([name_or_path], max_memory)
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
+    check_vocabulary(module, tokenizer, str(name_or_path))
     with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
         model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
     if random_init:
@@ -375,7 +376,13 @@ def load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBas
 
 
 def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, allowed: str = "^$") -> None:
-    """Refuse weights that the folder lacks unless their names match `allowed`; an absent pooler is taken off."""
+    """Refuse weights that are not those of the config.
+
+    Those that the folder lacks must match `allowed` (an absent pooler is taken off). Blocks that the config does not
+    know would be left out, and whole numbers or complex ones read as if they were weights.
+    """
+    _check_extra_blocks(module, info, name)
+    _check_kinds(module, name)
     fresh = [key for key in fresh_weights(info) if not re.search(allowed, key)]
     if fresh:
         raise ModelError(
@@ -384,6 +391,54 @@ def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, a
         )
     if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
         setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
+
+
+def _check_extra_blocks(module: nn.Module, info: dict[str, Any], name: str) -> None:
+    names = set(module.state_dict())
+    for key in sorted(info.get("unexpected_keys", ())):
+        parts = key.split(".")
+        first = [".".join(["0" if i == n else part for n, part in enumerate(parts)]) for i in _numbers(parts)]
+        if any(tail in names for other in first for tail in _tails(other)):
+            raise ModelError(
+                f"The weights in {name} have {key}, a block that its config.json does not count; it would be left out. "
+                "Set the number of layers in config.json to that of the weights."
+            )
+
+
+def _numbers(parts: Sequence[str]) -> list[int]:
+    return [i for i, part in enumerate(parts) if part.isdecimal()]
+
+
+def _tails(name: str) -> list[str]:
+    """A weight's name, and what is left of it without its first words (`bert.encoder…`, `encoder…`)."""
+    parts = name.split(".")
+    return [".".join(parts[i:]) for i in range(min(3, len(parts)))]
+
+
+def _check_kinds(module: nn.Module, name: str) -> None:
+    """Refuse stored weights that are no real numbers; counters and masks beside them may be whole ones."""
+    if getattr(getattr(module, "config", None), "quantization_config", None) is not None:
+        return  # packed on purpose, and unpacked by transformers
+    weights = {key for key, _ in module.named_parameters()}
+    for key, kind in stored_kinds(name).items():
+        if kind[0] not in "FB" or kind == "BOOL":
+            if any(tail in weights for tail in _tails(key)):
+                raise ModelError(
+                    f"{key} in {name} is stored as {kind}; expected floating-point weights (F32, F16 or BF16). "
+                    "Convert the model, or name how it was quantized in config.json."
+                )
+
+
+def check_vocabulary(module: nn.Module, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse a tokenizer whose tokens have no embedding."""
+    embeddings = getattr(module, "get_input_embeddings", lambda: None)()
+    rows = getattr(embeddings, "num_embeddings", None)
+    largest = max(tokenizer.get_vocab().values(), default=-1)
+    if isinstance(rows, int) and largest >= rows:
+        raise ModelError(
+            f"The tokenizer of {name} has token ids up to {largest}, but the model has embeddings of {rows} tokens only; "
+            "give the tokenizer that belongs to it, or enlarge the embeddings with resize_token_embeddings."
+        )
 
 
 def fresh_weights(info: dict[str, Any]) -> list[str]:
@@ -399,7 +454,8 @@ def clear_loading_errors(name: str) -> Iterator[None]:
     check_folder_or_name(name)
     path = Path(name)
     try:
-        yield
+        with clear_panics():
+            yield
     except ResiduumError:
         raise
     except SafetensorError as error:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from residuum.errors import ModelError, SettingError, StoreError
 from residuum.models.loading import (
     check_no_fresh_weights,
+    check_vocabulary,
     clear_loading_errors,
     find_blocks,
     fresh_weights,
@@ -54,7 +55,9 @@ def load_whole(
         if fresh_weights(info):  # the config names a head that the folder does not hold
             module, info = transformers.AutoModel.from_pretrained(name, **options)
     check_no_fresh_weights(module, info, name)
-    return module.eval(), load_tokenizer(name, trust_remote_code)
+    tokenizer = load_tokenizer(name, trust_remote_code)
+    check_vocabulary(module, tokenizer, name)
+    return module.eval(), tokenizer
 
 
 def files_fingerprint(model: str | Path) -> str:

@@ -53,6 +53,15 @@ def stored_weights(folder: str | Path, without: Sequence[str] = ()) -> int | Non
     return sum(_count(file, without) for file in files) if files else None
 
 
+def stored_kinds(folder: str | Path) -> dict[str, str]:
+    """The number format of each tensor in the safetensors of a folder (`F32`, `I64`), by their headers alone."""
+    kinds: dict[str, str] = {}
+    for path in sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else ():
+        with safe_open(path, framework="numpy") as file:
+            kinds |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    return kinds
+
+
 def _count(path: Path, without: Sequence[str]) -> int:
     try:
         with safe_open(path, framework="numpy") as file:

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from residuum.errors import ModelError, SettingError
 from residuum.models.loading import (
     check_no_fresh_weights,
+    check_vocabulary,
     clear_loading_errors,
     find_blocks,
     load_tokenizer,
@@ -81,6 +82,7 @@ def load_with_head(
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
+    check_vocabulary(module, tokenizer, name)
     check_no_fresh_weights(module, info, name, allowed=f"^(?!{module.base_model_prefix}\\.)")
     return module, tokenizer
 
