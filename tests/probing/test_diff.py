@@ -226,7 +226,7 @@ def test_similarities_keep_to_the_memory_of_the_run_and_stay_the_same(models, te
         return planned(plan)
 
     monkeypatch.setattr(ComparisonPlan, "passes", watched)
-    tight = diff(models, text, TASKS, progress=False, max_memory=1_250_000, **QUICK)
+    tight = diff(models, text, TASKS, progress=False, max_memory=1_400_000, **QUICK)
     assert min(passes) > 1
     pd.testing.assert_frame_equal(tight.similarity, result.similarity, rtol=1e-10, atol=1e-12)
 

@@ -421,12 +421,12 @@ def _check_kinds(module: nn.Module, name: str) -> None:
         return  # packed on purpose, and unpacked by transformers
     weights = {key for key, _ in module.named_parameters()}
     for key, kind in stored_kinds(name).items():
-        if kind[0] not in "FB" or kind == "BOOL":
-            if any(tail in weights for tail in _tails(key)):
-                raise ModelError(
-                    f"{key} in {name} is stored as {kind}; expected floating-point weights (F32, F16 or BF16). "
-                    "Convert the model, or name how it was quantized in config.json."
-                )
+        no_real_number = kind[0] not in "FB" or kind == "BOOL"
+        if no_real_number and any(tail in weights for tail in _tails(key)):
+            raise ModelError(
+                f"{key} in {name} is stored as {kind}; expected floating-point weights (F32, F16 or BF16). "
+                "Convert the model, or name how it was quantized in config.json."
+            )
 
 
 def check_vocabulary(module: nn.Module, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
@@ -436,8 +436,8 @@ def check_vocabulary(module: nn.Module, tokenizer: PreTrainedTokenizerBase, name
     largest = max(tokenizer.get_vocab().values(), default=-1)
     if isinstance(rows, int) and largest >= rows:
         raise ModelError(
-            f"The tokenizer of {name} has token ids up to {largest}, but the model has embeddings of {rows} tokens only; "
-            "give the tokenizer that belongs to it, or enlarge the embeddings with resize_token_embeddings."
+            f"The tokenizer of {name} has token ids up to {largest}, but the model has embeddings of {rows} tokens "
+            "only; give the tokenizer that belongs to it, or enlarge the embeddings with resize_token_embeddings."
         )
 
 
