@@ -105,7 +105,7 @@ def test_long_sentences_are_read_in_windows_and_no_word_is_lost(kind):
     assert alignment.lost == []
     whole = align(kind, sentence)
     for w, v in enumerate(alignment.choice):
-        first, stop = ranges_in(alignment, v)[w]
+        first, stop = ranges_in(alignment, int(v))[w]
         a, b = ranges_in(whole)[w]
         assert alignment.windows[v].ids[first:stop] == whole.windows[0].ids[a:b]
 
@@ -114,7 +114,7 @@ def test_a_word_is_read_where_it_has_most_context():
     sentence = ["fox"] * 60
     alignment = align("wordpiece", sentence, window=20)
     for w in range(20, 40):
-        first, stop = ranges_in(alignment, alignment.choice[w])[w]
+        first, stop = ranges_in(alignment, int(alignment.choice[w]))[w]
         content = alignment.windows[alignment.choice[w]].content
         assert min(first - content[0], content[-1] + 1 - stop) >= 3
 
