@@ -243,7 +243,8 @@ def _distance_lines(summary: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"These are quick probes. Of {near['features']}, the quick one scores {near['quick']:.3f} and the converged "
-        f"one {near['converged']:.3f} (difference {near['difference']:+.3f}, standard error {near['standard error']:.3f})."
+        f"one {near['converged']:.3f} (difference {near['difference']:+.3f}, "
+        f"standard error {near['standard error']:.3f})."
     ]
 
 
