@@ -145,10 +145,17 @@ def test_intervals_of_several_seeds_contain_the_variance_between_them(store):
     assert found["high"] - found["low"] > 4 * found["sd"] / np.sqrt(3)
 
 
-def test_quick_probes_are_close_to_converged_ones(store):
-    quick, solved = (probe(store, DATA.tags, subsets=False, quick=quick).frame for quick in (True, False))
-    np.testing.assert_allclose(quick["score"], solved["score"], atol=0.05)
-    assert quick["control"].isna().all()
+def test_quick_probes_are_close_to_converged_ones_and_say_how_close(store):
+    quick, solved = (probe(store, DATA.tags, subsets=False, quick=quick) for quick in (True, False))
+    np.testing.assert_allclose(quick.frame["score"], solved.frame["score"], atol=0.05)
+    assert quick.frame["control"].isna().all()
+    near = quick.run.summary["quick against converged"]
+    assert near["features"] == f"layer {quick.run.summary['best layer']}"
+    assert near["quick"] == row(quick, near["features"])["score"]
+    assert near["converged"] == row(solved, near["features"])["score"]
+    assert near["difference"] == pytest.approx(near["quick"] - near["converged"])
+    assert f"the converged one {near['converged']:.3f}" in quick.text()
+    assert "quick" not in solved.text()
 
 
 def test_the_text_answers_which_layer_to_use_and_names_the_next_command(result):

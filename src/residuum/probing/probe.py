@@ -12,6 +12,7 @@ import pandas as pd
 from residuum.errors import SettingError
 from residuum.maths.description_length import description_lengths
 from residuum.maths.features import Features
+from residuum.maths.metrics import paired_loss
 from residuum.maths.task_moments import quick_probes, task_moments
 from residuum.probing.baselines import baselines, read_task_data, twin_identity
 from residuum.probing.examples import Splits, activations_folder, held_memory
@@ -19,6 +20,7 @@ from residuum.probing.probe_data import TASK, ProbeData, features_memory
 from residuum.probing.scores import (
     ALL,
     NeuronSet,
+    PartScores,
     ProbeGrid,
     TrainedGrid,
     class_layer_table,
@@ -70,7 +72,13 @@ class Probing(Result):
         """The scores as lines for a terminal, warnings, which layer to use, and the next command."""
         summary = self.run.summary
         return "\n".join(
-            [*score_lines(self.frame), *summary["warnings"], summary["answer"], f"Next: {summary['next']}"]
+            [
+                *score_lines(self.frame),
+                *_distance_lines(summary),
+                *summary["warnings"],
+                summary["answer"],
+                f"Next: {summary['next']}",
+            ]
         )
 
     def _table(self, name: str) -> pd.DataFrame:
@@ -138,13 +146,30 @@ def _measured(
         settings.say("Computing description lengths.")
         tables["description"] = _description_table(data, layers)
     tables["audit"] = data.splits.audit
-    return _summary(data, tables, known, settings), tables
+    summary = _summary(data, tables, known, settings)
+    if settings.quick:
+        summary["quick against converged"] = _distance(data, layers, dev, test)
+    return summary, tables
 
 
 def _trained_quickly(grid: ProbeGrid) -> TrainedGrid:
     """The grid's task probes in closed form, from one pass over the training part."""
     data = grid.data
     return TrainedGrid(grid, quick_probes(task_moments(data.features("train"), data.targets[TASK]), grid.probes))
+
+
+def _distance(data: ProbeData, layers: Sequence[NeuronSet], dev: PartScores, test: PartScores) -> dict[str, Any]:
+    """How far quick probes are from converged ones: both of the layer that is best on dev, paired over sentences."""
+    best = max((own for own in layers if own.kind == "layer"), key=lambda own: dev.mean(own.name))
+    converged = ProbeGrid(data, [best], [TASK]).train().on("test")
+    loss = paired_loss(test.sums(best.name), converged.sums(best.name), 1.0)
+    return {
+        "features": best.name,
+        "quick": test.mean(best.name),
+        "converged": converged.mean(best.name),
+        "difference": -loss.excess,
+        "standard error": loss.standard_error,
+    }
 
 
 def _penalty_table(trained: TrainedGrid) -> pd.DataFrame:
@@ -210,6 +235,17 @@ def _summary(
         "answer": _answer(sufficient, best, oracle, settings.keep),
         "next": _next_command(settings, data, layer),
     }
+
+
+def _distance_lines(summary: Mapping[str, Any]) -> list[str]:
+    """What a converged probe of the best layer scores beside the quick one."""
+    if (near := summary.get("quick against converged")) is None:
+        return []
+    return [
+        f"These are quick probes. Of {near['features']}, the quick one scores {near['quick']:.3f} and the converged "
+        f"one {near['converged']:.3f} (difference {near['difference']:+.3f}, "
+        f"standard error {near['standard error']:.3f})."
+    ]
 
 
 def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: dict[str, Any], keep: float) -> str:
