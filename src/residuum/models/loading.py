@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def check_configs(models: Iterable[object]) -> None:
 
     for name in models:
         if isinstance(name, str | os.PathLike):
-            place, extra = _place(os.fspath(name))
+            place, extra = weights_place(os.fspath(name))
             with clear_loading_errors(os.fspath(name)):
                 _check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
 
@@ -328,7 +329,7 @@ def resolve_device(device: str) -> torch.device:
 def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, trust_remote_code: bool) -> nn.Module:
     from transformers import AutoConfig, AutoModel
 
-    place, extra = _place(name)
+    place, extra = weights_place(name)
     with clear_loading_errors(name):
         if random_init:
             config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
@@ -336,9 +337,12 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        kind: Any = AutoModel
         if not extra:
-            _check_blocks(AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code), name)
-        module, info = AutoModel.from_pretrained(
+            config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code)
+            _check_blocks(config, name)
+            kind = encoder_class(config) or AutoModel
+        module, info = kind.from_pretrained(
             place,
             dtype=torch.float32,
             use_safetensors=None if allow_pickle or extra else True,
@@ -350,6 +354,14 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, tr
     return module
 
 
+def encoder_class(config: Any) -> Any:
+    """The class of a checkpoint that holds the encoder of a pair alone, such as T5EncoderModel; else None."""
+    import transformers
+
+    named = (getattr(config, "architectures", None) or [""])[0]
+    return getattr(transformers, named, None) if named.endswith("EncoderModel") else None
+
+
 def _check_blocks(config: Any, name: str) -> None:
     """Refuse a config that asks for more blocks than any model has, before they are built one by one."""
     for key in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"):
@@ -358,10 +370,12 @@ def _check_blocks(config: Any, name: str) -> None:
             raise ModelError(f"The config of {name} has {key} {str(count)[:40]}; expected at most {MOST_BLOCKS:,}.")
 
 
-def _place(name: str) -> tuple[str, dict[str, str]]:
+def weights_place(name: str) -> tuple[str, dict[str, str]]:
     """Split `folder/file.gguf` into the folder and transformers' option for the file."""
     path = Path(name)
     if path.suffix == ".gguf" and path.is_file():
+        if find_spec("gguf") is None:
+            raise ModelError(f"{name} is a GGUF file, which the package gguf reads; pip install 'residuum[gguf]'.")
         return str(path.parent), {"gguf_file": path.name}
     return name, {}
 
@@ -370,7 +384,7 @@ def load_tokenizer(name: str, trust_remote_code: bool) -> PreTrainedTokenizerBas
     """The tokenizer of a model's folder or hub name."""
     from transformers import AutoTokenizer
 
-    place, extra = _place(name)
+    place, extra = weights_place(name)
     with clear_loading_errors(name):
         return AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
 
@@ -383,7 +397,7 @@ def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, a
     """
     _check_extra_blocks(module, info, name)
     _check_kinds(module, name)
-    fresh = [key for key in fresh_weights(info) if not re.search(allowed, key)]
+    fresh = [key for key in fresh_weights(module, info) if not re.search(allowed, key)]
     if fresh:
         raise ModelError(
             f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
@@ -441,9 +455,16 @@ def check_vocabulary(module: nn.Module, tokenizer: PreTrainedTokenizerBase, name
         )
 
 
-def fresh_weights(info: dict[str, Any]) -> list[str]:
-    """The tensors that were missing and are random now, by what transformers tells of loading; poolers do not count."""
-    return sorted(key for key in info["missing_keys"] if "pooler" not in key)
+def fresh_weights(module: nn.Module, info: dict[str, Any]) -> list[str]:
+    """The tensors that were missing and are random now, by what transformers tells of loading.
+
+    Poolers do not count, nor do sinusoidal positions: these are computed, and many checkpoints leave them out.
+    """
+    parts, config = dict(module.named_modules()), getattr(module, "config", None)
+    computed = [name for name, part in parts.items() if "Sinusoidal" in type(part).__name__]
+    if getattr(config, "sinusoidal_pos_embds", False) or getattr(config, "sinusoidal_embeddings", False):
+        computed += [name for name in parts if name.rpartition(".")[2] == "position_embeddings"]  # DistilBERT, XLM
+    return sorted(key for key in info["missing_keys"] if "pooler" not in key and key.rpartition(".")[0] not in computed)
 
 
 @contextmanager
@@ -612,20 +633,19 @@ def _cut(model: Model, k: int) -> Callable[[], None]:
 def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
     config: Any = module.config
     n_layers = config.num_hidden_layers
-    parent, attribute, blocks = find_blocks(module)
+    parent, _, blocks = find_blocks(module)
     norms = {name: getattr(parent, name) for name in FINAL_NORMS if isinstance(getattr(parent, name, None), nn.Module)}
-    if blocks is not None:
-        setattr(parent, attribute, blocks[:k])
+    lists = block_lists(parent, n_layers) if blocks is not None else {}
+    for name, parts in lists.items():
+        setattr(parent, name, parts[:k])
     for name in norms:
         setattr(parent, name, nn.Identity())
-    config.num_hidden_layers = k
+    set_block_count(module, k)
 
     def undo() -> None:
-        config.num_hidden_layers = n_layers
-        for name, norm in norms.items():
-            setattr(parent, name, norm)
-        if blocks is not None:
-            setattr(parent, attribute, blocks)
+        set_block_count(module, n_layers)
+        for name, part in {**norms, **lists}.items():
+            setattr(parent, name, part)
 
     return undo
 
@@ -639,6 +659,23 @@ def find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None
             owner, _, attribute = name.rpartition(".")
             return module.get_submodule(owner), attribute, child
     return module, "", None
+
+
+def block_lists(parent: nn.Module, n_layers: int) -> dict[str, nn.ModuleList]:
+    """The lists that hold one part per block: one list of blocks, or in XLM one each of attention, norms and so on."""
+    return {
+        name: part
+        for name, part in parent.named_children()
+        if isinstance(part, nn.ModuleList) and len(part) == n_layers
+    }
+
+
+def set_block_count(module: nn.Module, count: int) -> None:
+    """State the number of blocks in the config, and in the network where that counts by itself (XLM)."""
+    config: Any = module.config
+    config.num_hidden_layers = count
+    if isinstance(getattr(module, "n_layers", None), int):
+        module.n_layers = count  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 
 
 def _layer_range(part: str, whole: str) -> list[int]:

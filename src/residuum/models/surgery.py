@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError, StoreError
 from residuum.models.loading import (
+    block_lists,
     check_no_fresh_weights,
     check_vocabulary,
     clear_loading_errors,
@@ -24,6 +25,8 @@ from residuum.models.loading import (
     load_tokenizer,
     parse_layers,
     probe_batch,
+    set_block_count,
+    weights_place,
 )
 from residuum.models.sentences import copy_sentence_layout
 from residuum.storage.files import checksum, files_for
@@ -48,12 +51,15 @@ def load_whole(
         "trust_remote_code": trust_remote_code,
         "output_loading_info": True,
     }
+    place, extra = weights_place(name)
+    if extra:
+        options |= {"use_safetensors": None, **extra}
     with clear_loading_errors(name):
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
         named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
-        module, info = named.from_pretrained(name, **options)
-        if fresh_weights(info):  # the config names a head that the folder does not hold
-            module, info = transformers.AutoModel.from_pretrained(name, **options)
+        module, info = named.from_pretrained(place, **options)
+        if fresh_weights(module, info):  # the config names a head that the folder does not hold
+            module, info = transformers.AutoModel.from_pretrained(place, **options)
     check_no_fresh_weights(module, info, name)
     tokenizer = load_tokenizer(name, trust_remote_code)
     check_vocabulary(module, tokenizer, name)
@@ -106,18 +112,19 @@ def keep_layers(module: nn.Module, kept: Sequence[int]) -> None:
     """Keep only these blocks of a model, for good; embeddings, closing norm and head stay what they are."""
     base: Any = getattr(module, "base_model", module)
     config = base.config
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder and hasattr(base, "decoder"):  # UMT5 says so of its encoder alone, too
         raise ModelError(f"Layers of {type(module).__name__} cannot be dropped: it has an encoder and a decoder.")
     n_layers = config.num_hidden_layers
-    parent, attribute, blocks = find_blocks(base)
+    parent, _, blocks = find_blocks(base)
     if blocks is not None:  # one block that is run again and again needs only the number
-        chosen = [blocks[layer - 1] for layer in kept]
-        setattr(parent, attribute, nn.ModuleList(chosen))
-        _number_blocks(chosen)
+        for name, parts in block_lists(parent, n_layers).items():
+            chosen = [parts[layer - 1] for layer in kept]
+            setattr(parent, name, nn.ModuleList(chosen))
+            _number_blocks(chosen)
     for key, value in config.to_dict().items():
         if isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
             setattr(config, key, [value[layer - 1] for layer in kept])
-    config.num_hidden_layers = len(kept)
+    set_block_count(base, len(kept))
 
 
 def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:
@@ -226,8 +233,9 @@ def _number_blocks(blocks: Sequence[nn.Module]) -> None:
     """Give blocks the places that they have now; some look themselves up in caches or scales by it."""
     for place, block in enumerate(blocks):
         for part in block.modules():
-            if isinstance(getattr(part, "layer_idx", None), int):
-                part.layer_idx = place  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+            for name in ("layer_idx", "layer_id"):  # XLM has the second
+                if isinstance(getattr(part, name, None), int):
+                    setattr(part, name, place)
 
 
 @torch.inference_mode()
