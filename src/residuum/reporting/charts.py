@@ -307,8 +307,8 @@ def word_picture(table: pd.DataFrame) -> go.Figure:
     return go.Figure([trace], layout)
 
 
-def has_marks(figure: go.Figure) -> bool:
-    """Whether anything is drawn that a sentence would not say: two cells, dots or bars with numbers, or one box."""
+def has_marks(figure: go.Figure, least: int = 1) -> bool:
+    """Whether so many cells, dots or bars with numbers are drawn; a box counts as two, a level to compare with not."""
 
     def count(trace: dict[str, Any]) -> int:
         if trace["type"] == "heatmap":
@@ -322,7 +322,7 @@ def has_marks(figure: go.Figure) -> bool:
     def is_number(value: object) -> bool:
         return value is not None and not (isinstance(value, float) and np.isnan(value))
 
-    return sum(map(count, figure.to_plotly_json()["data"])) >= 2
+    return sum(map(count, figure.to_plotly_json()["data"])) >= least
 
 
 def plain(text: object) -> str:

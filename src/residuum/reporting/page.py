@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from residuum.reporting.charts import has_marks
 from residuum.reporting.content import Panel, Section, View
 from residuum.reporting.studies import study_overview
 from residuum.storage.results import clear_content_errors
@@ -77,7 +79,14 @@ def _asset(environment: Environment, name: str) -> str:
 
 
 def _section(section: Section, key: str) -> dict[str, Any]:
-    """A section as the template reads it: every part has the id by which the page's scripts find its data."""
+    """A section as the template reads it: every part has the id by which the page's scripts find its data.
+
+    A figure of a single dot is left out, since a finding says as much.
+    """
+    telling = (
+        replace(panel, views=tuple(v for v in panel.views if has_marks(v.figure, 2))) for panel in section.panels
+    )
+    section = replace(section, panels=tuple(panel for panel in telling if panel.views))
     table_ids = {table.name: f"{key}-table-{n}" for n, table in enumerate(section.tables, start=1)}
     frames = {table.name: table.frame for table in section.tables}
     with clear_content_errors(section.command, section.source):

@@ -98,7 +98,7 @@ def kept_layers_chart(run: Run, cost: str, axis: str) -> go.Figure:
     saved = saved.assign(**{cost: saved[cost] * unit})
     series = lines(rows, cost, "test", name="all neurons of the layers up to …")
     series += lines(saved, cost, "test", name="the model that was written")
-    if baselines := run.summary.get("baselines"):
+    if len(rows) and (baselines := run.summary.get("baselines")):
         name, value = max(baselines.items(), key=lambda item: item[1])
         series.append(level(f"{name} baseline", rows[cost], value))
     figure = line_chart(series, x=axis, y=f"{run.summary['metric']} on test", x_from_zero=True)

@@ -66,11 +66,12 @@ def comparison_section(run: Run) -> Section:
     models = layers["model"].unique().tolist()
     subjects = listed(models) if len(models) <= 3 else f"these {len(models)} models"
     main = main_measure(similarity["measure"])
-    steps = [row["value"] for row in records(run.tables["curves"], curve="to_next_layer", measure=main)]
+    curve = records(run.tables["curves"], curve="to_next_layer", measure=main, model=models[0])
+    steps, of = [row["value"] for row in curve], f", {models[0]}" if len(models) > 1 else ""
     return Section(
         title=f"Which layers of {subjects} are alike?",
         facts={
-            f"mean {measure_term(main).title} to the next layer": f"{np.nanmean(steps):.3f}" if steps else None,
+            f"mean {measure_term(main).title} to the next layer{of}": f"{np.nanmean(steps):.3f}" if steps else None,
             "models": len(models),
             "layers": len(layers),
             "neurons": sum(layers["neurons"].tolist()),

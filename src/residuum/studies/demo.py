@@ -26,7 +26,7 @@ from residuum.reporting.report import report
 from residuum.samples import sample, teacher_folder
 from residuum.settings import Resumable, command
 from residuum.shrinking.transferring import transfer
-from residuum.storage.files import lone_file
+from residuum.storage.files import lone_file, whole_folder
 from residuum.studies.running import study
 from residuum.studies.settings import DemoSettings
 
@@ -100,11 +100,8 @@ def _minilm(out: Path) -> str:
     """The model's folder under its name, so that tables and pages show it."""
     folder = out / MINILM
     if not folder.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        try:
-            folder.symlink_to(minilm_folder(), target_is_directory=True)
-        except OSError:  # a file system without links
-            shutil.copytree(minilm_folder(), folder)
+        with whole_folder(folder) as temporary:
+            shutil.copytree(minilm_folder(), temporary, copy_function=shutil.copyfile, dirs_exist_ok=True)
     return str(folder)
 
 
