@@ -648,6 +648,28 @@ class TableReading(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TextReading(Settings):
+    """Where raw text stands in tables and datasets, for commands that read text without labels."""
+
+    text: Annotated[
+        str | int | None,
+        Option(
+            "Column of the text in JSON lines, parquet and datasets [text, sentence or content]",
+            "data",
+            parse=table_column,
+        ),
+    ] = None
+    format: Annotated[str | None, Option("lines, jsonl, parquet, json, tsv or csv [by file name]", "data")] = None
+    split: Annotated[str | None, Option("Split of a hub dataset or folder [train; all files]", "data")] = None
+    revision: Annotated[str | None, Option("Branch, tag or commit of a hub dataset", "data")] = None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """These settings as `TextOptions` of the corpus."""
+        return self.options(TextReading)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskReading(TableReading):
     """What a command reads of a labelled corpus, and on which device."""
 

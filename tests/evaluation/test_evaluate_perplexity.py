@@ -1,6 +1,7 @@
 """`evaluate perplexity`: against full logits, token by token, of masked and causal models."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
@@ -52,6 +53,13 @@ def test_a_decoder_against_its_own_loss(family, folder, text):
     assert found["tokens"] == count
     assert found["loss"] == pytest.approx(total / count, rel=1e-5)
     assert found["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-5)
+
+
+def test_a_column_of_parquet_is_read_as_its_lines_are(folder, text, tmp_path):
+    pd.DataFrame({"id": range(len(LINES)), "body": LINES}).to_parquet(tmp_path / "text.parquet")
+    found = evaluate_perplexity(folder("gpt2", "causal"), tmp_path / "text.parquet", text="body", progress=False)
+    plain = evaluate_perplexity(folder("gpt2", "causal"), text, progress=False)
+    assert found.frame.equals(plain.frame)
 
 
 @pytest.mark.parametrize("family", MASKED)

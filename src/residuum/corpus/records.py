@@ -232,7 +232,7 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
     regression = _is_regression(table, label, options)
 
     def parse(number: int, row: Row) -> _Record | None:
-        segments = [_text(row, column) for column in columns]
+        segments = [row_text(row, column) for column in columns]
         target = None if label is None else _target(table, row, label, regression)
         filled = all(segment.strip() for segment in segments)
         return _Record(number, segments, segments[0].split(), target, {}) if filled else None
@@ -248,7 +248,7 @@ def _choice_level(table: Table, columns: ChoiceColumns, options: Options) -> Cor
     segments = [columns.context] if columns.question is None else [columns.context, columns.question]
 
     def parse(number: int, row: Row) -> _Record | None:
-        texts = [_text(row, column) for column in segments]
+        texts = [row_text(row, column) for column in segments]
         choices = _candidates(table, row, columns)
         target = None if columns.answer is None else answer_place(_value(row, columns.answer), choices, columns.first)
         filled = all(text.strip() for text in texts)
@@ -264,7 +264,7 @@ def _candidates(table: Table, row: Row, columns: ChoiceColumns) -> list[str]:
     if columns.candidates[0] in table.lists:
         found = _words(row, columns.candidates[0])
     else:
-        found = [_text(row, column) for column in columns.candidates]
+        found = [row_text(row, column) for column in columns.candidates]
     if len(found) < 2 or not all(candidate.strip() for candidate in found):
         raise Fault(f"found the candidates {found!r}; expected at least two, none of them blank")
     return found
@@ -368,7 +368,8 @@ def _value(row: Row, column: str) -> object:
     return row.values[column]
 
 
-def _text(row: Row, column: str) -> str:
+def row_text(row: Row, column: str) -> str:
+    """The text in a column of a row; nothing there is an empty text, anything but text is a Fault."""
     value = _value(row, column)
     return "" if value is None else _unicode(value, f"{column!r}")
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.activations.extraction import batches
-from residuum.corpus import Corpus, read_corpus
+from residuum.corpus import Corpus
+from residuum.corpus.streams import TextOptions, text_corpus
 from residuum.errors import ModelError, SettingError
 from residuum.evaluation.encoding import BATCH_TOKENS, padded_batch, token_windows
 from residuum.evaluation.settings import PerplexitySettings
@@ -58,10 +59,11 @@ def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
 
     A decoder predicts every token from those before it. A masked model predicts a `fraction` of each line's tokens,
     hidden as in pretraining (`masking="sampled"`), or every token, one at a time (`"each"`, the pseudo-perplexity of
-    Salazar et al. 2020, with one pass per token). `texts` are corpora or files with one sentence per line; a mapping
-    names them, for instance by language. Intervals are bootstrapped over lines.
+    Salazar et al. 2020, with one pass per token). `texts` are corpora, files with one sentence per line, or
+    tables and datasets of which one column is read; a mapping names them, for instance by language. Intervals are
+    bootstrapped over lines.
     """
-    corpora = _named_corpora(settings.texts, settings.limit)
+    corpora = _named_corpora(settings.texts, TextOptions(**settings.reading), settings.limit)
     model = settings.model
     if not isinstance(model, HeadedModel):
         check_weights([model], settings.max_memory)
@@ -87,13 +89,13 @@ def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
     return Perplexity(run)
 
 
-def _named_corpora(texts: Any, limit: int | None) -> dict[str, Corpus]:
+def _named_corpora(texts: Any, options: TextOptions, limit: int | None) -> dict[str, Corpus]:
     """The texts by name, read where they are not in memory yet."""
 
     def read(text: Corpus | str | Path) -> Corpus:
         if isinstance(text, Corpus):
             return text if limit is None else text.limit(limit)
-        return read_corpus(text, spacing="text", limit=limit)
+        return text_corpus(text, options, limit)
 
     if isinstance(texts, Corpus | str | os.PathLike):
         texts = [texts]

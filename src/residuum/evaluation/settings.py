@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
-from residuum.settings import Argument, Device, Limit, Option, Out, Resumable, Seed, Settings
+from residuum.settings import Argument, Device, Limit, Option, Out, Resumable, Seed, Settings, TextReading
 
 SCORES: tuple[Literal["cosine", "bertscore"], ...] = ("cosine", "bertscore")
 Resamples = Annotated[int, Option("Bootstrap samples per interval", at_least=2)]
@@ -82,7 +82,7 @@ class RetrievalSettings(PairReading, Resumable):
 
 
 @dataclass(frozen=True)
-class PerplexitySettings(Resumable):
+class PerplexitySettings(TextReading, Resumable):
     """What `evaluate perplexity` takes."""
 
     example: ClassVar[str] = "residuum evaluate perplexity xlm-roberta-base tr=tr.txt sw=sw.txt --out perplexity"
