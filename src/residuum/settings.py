@@ -489,7 +489,13 @@ Out = Annotated[
 ]
 Seed = Annotated[int, Option("Random seed", at_least=0, at_most=2**63 - 1)]
 Seeds = Annotated[int, Option("Number of random seeds", at_least=1)]
-Device = Annotated[str, Option("auto, cpu, cuda or mps", group="where it runs", identity=False)]
+Device = Annotated[
+    str, Option("auto, cpu, cuda, mps, or spread over GPUs, CPU and disk", group="where it runs", identity=False)
+]
+Precision = Annotated[
+    Literal["float32", "auto", "bfloat16", "float16"],
+    Option("Precision of the weights; auto: as stored", group="where it runs", identity=False),
+]
 Layers = Annotated[
     Any, Option("all, last or numbers such as 0,4-6; 0 is the embeddings", group="model", identity=False)
 ]

@@ -164,3 +164,13 @@ def test_mistakes_are_named(folder, tiny_folder, text):
         evaluate_perplexity(folder("bert", "masked"), [text, text], progress=False)
     with pytest.raises(SettingError, match="No token of one can be predicted"):
         evaluate_perplexity(folder("gpt2", "causal"), Corpus(name="one", sentences=[["a"]]), progress=False)
+
+
+def test_perplexity_in_half_precision_and_from_disk(folder, text):
+    place = folder("gpt2", "causal")
+    whole = evaluate_perplexity(place, text, progress=False).frame.iloc[0]
+    half = evaluate_perplexity(place, text, precision="bfloat16", progress=False).frame.iloc[0]
+    assert half["perplexity"] != whole["perplexity"]
+    assert half["perplexity"] == pytest.approx(whole["perplexity"], rel=0.02)
+    spread = evaluate_perplexity(place, text, device="spread", max_memory=20_000, progress=False).frame.iloc[0]
+    assert spread["perplexity"] == pytest.approx(whole["perplexity"], rel=1e-6)

@@ -103,14 +103,20 @@ def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
     if isinstance(first[1], str):
         raise malformed(path, 1, first[1], "a line of cells")
     named = options.columns is not None
-    looks_so = not named and _is_header(first[1], options)
+    asked = {options.text, options.pair, options.label}
+    # A header names the columns: one is known, or one is asked for.
+    looks_so = not named and (known_text_columns(first[1]) is not None or any(cell in asked for cell in first[1]))
     has_header = looks_so if options.header is None else options.header
     columns = [str(number) for number in range(len(first[1]))]
     if options.columns is not None:
         columns = [name or str(number) for number, name in enumerate(options.columns)]
     elif has_header:
         columns = first[1]
-    elif _names_part(first[1]):  # SentEval: tr, va or te, then label and sentence
+    elif len(first[1]) == len(SENTEVAL) and first[1][0] in (
+        "tr",
+        "va",
+        "te",
+    ):  # as SentEval
         columns, named = list(SENTEVAL), True
     if len(set(columns)) < len(columns):
         raise malformed(path, 1, f"the same name twice in {columns}", "different names (or columns=)")
@@ -119,16 +125,6 @@ def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
 
 
 SENTEVAL: tuple[str, ...] = ("part", "label", "sentence")
-
-
-def _names_part(cells: list[str]) -> bool:
-    return len(cells) == len(SENTEVAL) and cells[0] in ("tr", "va", "te")
-
-
-def _is_header(cells: list[str], options: Options) -> bool:
-    """Whether the first cells name the columns: one is known, or one is asked for."""
-    asked = {options.text, options.pair, options.label}
-    return known_text_columns(cells) is not None or any(cell in asked for cell in cells)
 
 
 def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
@@ -169,7 +165,11 @@ def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
         source=str(path),
         columns=list(values),
         rows=lambda _: chain([first], rows),
-        lists=frozenset(name for name, value in values.items() if isinstance(value, list) and _is_flat(value)),
+        lists=frozenset(
+            name
+            for name, value in values.items()
+            if isinstance(value, list) and not any(isinstance(element, list | dict) for element in value)
+        ),
         floats=frozenset(name for name, value in values.items() if isinstance(value, float)),
     )
 
@@ -196,10 +196,6 @@ def _record_row(place: str, record: object) -> Row:
     if isinstance(record, dict):
         return Row(place, record)
     return Row(place, {}, fault=f"found {_kind(record)}; expected an object with named values")
-
-
-def _is_flat(values: list) -> bool:
-    return not any(isinstance(value, list | dict) for value in values)
 
 
 @contextmanager
