@@ -49,7 +49,7 @@ def executed(cells: list[dict[str, str]]) -> list[dict[str, str]]:
         try:
             for cell in (cell for cell in cells if cell["kind"] == CODE):
                 with contextlib.redirect_stdout(io.StringIO()) as output:
-                    exec(compile(cell["source"], "<tutorial>", "exec"), names)  # noqa: S102 -- our own files
+                    exec(compile(cell["source"], "<tutorial>", "exec"), names)
                 cell["output"] = output.getvalue()
         finally:
             os.chdir(here)
@@ -63,7 +63,7 @@ def page(cells: list[dict[str, str]], name: str) -> str:
         if cell["kind"] == TEXT:
             parts.append(cell["source"])
             continue
-        parts.append(f"```python\n{cell['source']}\n```")
+        parts.append(f"```py\n{cell['source']}\n```")
         if cell["output"]:
             parts.append(f"```text\n{cell['output'].rstrip()}\n```")
     parts.append(f"This page is an executed notebook: [{name}.ipynb]({name}.ipynb).")

@@ -59,7 +59,8 @@ def blocks(page: str) -> list[Block]:
 def workplace(tiny_folder, tmp_path, monkeypatch):
     """The current folder, with two models and a treebank."""
     shutil.copytree(tiny_folder("bert"), tmp_path / "encoder")
-    shutil.copytree(tiny_folder("gpt2"), tmp_path / "decoder")
+    for name in ("decoder", "other"):
+        shutil.copytree(tiny_folder("gpt2"), tmp_path / name)
     (tmp_path / "treebank.conllu").write_text(treebank(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     # one worker: to start others takes longer than their work

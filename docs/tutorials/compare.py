@@ -22,8 +22,8 @@ result = residuum.compare([model, twin], text, measures=["cka", "cka_debiased"],
 print(result.matrix("cka").loc["teacher", "teacher"].round(2).to_string())
 
 # %% [markdown]
-# Neighbouring layers are alike, distant ones less so. How alike is the twin? A likeness that the twin has too says nothing
-# about training.
+# Neighbouring layers are alike, distant ones less so. How alike is the twin? A likeness that the twin has too says
+# nothing about training.
 
 # %%
 frame = result.frame.query("measure == 'cka_debiased' and model_a == 'teacher' and layer_a == layer_b")
@@ -44,5 +44,4 @@ print(curves[["model", "layer", "value", "low", "high"]].round(3).to_string(inde
 # residuum compare MODEL --random-twins --corpus treebank.conllu --measures cka,cka_debiased --null --out runs/alike
 # ```
 #
-# Next: [find and cut](find.md) what a task does not need. The measures are explained in
-# [similarity](../methods/similarity.md).
+# The measures are explained in [similarity](../methods/similarity.md).

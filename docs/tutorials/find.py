@@ -7,8 +7,10 @@
 # %%
 import residuum
 
-treebank = residuum.sample("treebank", language="en", size=240)
-found = residuum.rank(residuum.teacher_folder(), treebank, "deprel_main", "runs/rank", progress=False)
+treebank = residuum.sample("treebank", language="en", size=120)
+found = residuum.rank(
+    residuum.teacher_folder(), treebank, "deprel_main", "runs/rank", random_twin=False, progress=False
+)
 print(found.run.summary["answer"])
 print(found.minimal[["set", "neurons", "share", "score", "low", "high"]].round(3).to_string(index=False))
 

@@ -11,7 +11,7 @@ import residuum
 
 texts = {}
 for code in ("tr", "sw"):
-    corpus = residuum.sample("text", language=code, size=800)
+    corpus = residuum.sample("text", language=code, size=400)
     texts[code] = f"{code}.txt"
     Path(texts[code]).write_text("\n".join(corpus.text(i) for i in range(len(corpus))), encoding="utf-8")
     print(code, "|", corpus.text(0))
@@ -23,14 +23,14 @@ result = residuum.distill(
     "students",
     preset="monoalignment",
     text={"batch_size": 8, "held_out": 50, "max_length": 64},
-    optimiser={"steps": 60},
+    optimiser={"steps": 40},
     progress=False,
 )
 print(result.run.summary["parameters of all students"], "parameters, teacher", result.run.summary["teacher parameters"])
 print(result.frame.query("step == step.max()").round(2).to_string(index=False))
 
 # %% [markdown]
-# Sixty steps take half a minute and teach little; a real run takes `steps=100000`. Do Turkish sentences find their
+# Forty steps take half a minute and teach little; a real run takes `steps=100000`. Do Turkish sentences find their
 # Swahili translations?
 
 # %%

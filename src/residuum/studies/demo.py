@@ -32,7 +32,7 @@ from residuum.studies.settings import DemoSettings
 
 MINILM = "all-MiniLM-L6-v2"
 TASK = "deprel_main"  # the relation of a word to its head: words in their sentence, not words alone
-SENTENCES = 600
+SENTENCES = 400
 MEASURES = (*PAPER, "cka_debiased")  # of the model and its random twin
 PAIR = ("tr", "sw")  # Turkish and Swahili
 LINES, STEPS = 2000, 120  # of the distillation, per language
@@ -122,7 +122,8 @@ def _look(out: Path, settings: DemoSettings) -> list[Path]:
 
 def _find(out: Path, settings: DemoSettings) -> list[Path]:
     """The neurons that a task needs."""
-    result = rank(_minilm(out), sample("treebank", size=SENTENCES, seed=0), TASK, out / "find", **_options(settings))
+    treebank = sample("treebank", size=SENTENCES, seed=0)
+    result = rank(_minilm(out), treebank, TASK, out / "find", random_twin=False, **_options(settings))
     settings.say(f"     {result.run.summary['answer']}")
     return [out / "find"]
 
