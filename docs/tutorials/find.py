@@ -35,7 +35,6 @@ print(residuum.predict("small", [["the", "old", "woman", "sees", "a", "dog"]]))
 # ```bash
 # residuum rank MODEL TREEBANK --task deprel_main --out runs/rank
 # residuum transfer MODEL TREEBANK --task deprel_main --out small
-# residuum predict small < sentences.txt
 # ```
 #
 # See [ranking neurons](../methods/ranking.md) and [efficient transfer](../methods/transfer.md).

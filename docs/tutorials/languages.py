@@ -34,10 +34,11 @@ print(result.frame.query("step == step.max()").round(2).to_string(index=False))
 # Swahili translations?
 
 # %%
-Path("pairs.tsv").write_text(residuum.sample_text("translation", language="tr-sw", size=100, seed=1), encoding="utf-8")
-found = residuum.evaluate_retrieval(
-    result.students["tr"], "pairs.tsv", target_model=result.students["sw"], layers="each"
-)
+pairs = residuum.sample("translation", language="tr-sw", size=100, seed=1)
+lines = [f"{pairs.text(i)}\t{pairs.pair_text(i)}\n" for i in range(len(pairs))]
+Path("pairs.tsv").write_text("".join(lines), encoding="utf-8")
+tr, sw = result.students["tr"], result.students["sw"]
+found = residuum.evaluate_retrieval(tr, "pairs.tsv", target_model=sw, layers="each")
 print(
     found.frame[["query", "candidates", "score", "layers", "accuracy", "low", "high"]].round(2).to_string(index=False)
 )

@@ -22,7 +22,7 @@ for _, claim in decided.iterrows():
 # `steps` runs only some kinds of steps; leave it out for all of them. With your models and data:
 #
 # ```bash
-# residuum study similarity --scale small --models bert-base-cased xlm-roberta-base --data ./data --out study
+# residuum study similarity --scale small --models bert-base-cased --models xlm-roberta-base --data ./data --out study
 # residuum study similarity --scale paper --estimate --out study
 # ```
 #
