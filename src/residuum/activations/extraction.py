@@ -43,6 +43,7 @@ from residuum.errors import DataError, ModelError, SettingError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, as_model, only_first_layers, parse_layers
 from residuum.settings import command
+from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import cache_folder, local_path, send
 from residuum.storage.results import environment
 
@@ -160,11 +161,11 @@ class Extraction:
         shards, missing = writer.manifest.shards, set(writer.missing)
         groups = [group for group in self.groups(shards) if not missing.isdisjoint(group)]
         audit = reduce(Audit.__add__, (Audit(**s.audit) for s in shards if s.written), Audit())
-        bar = tqdm(
+        bar = progress_bar(
             total=self.corpus.n_words,
             initial=audit.words,
             unit=" words",
-            disable=None if progress else True,
+            shown=progress,
             leave=False,
         )
         with bar:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from residuum.activations.extraction import batches
 from residuum.corpus import Corpus
@@ -26,6 +25,7 @@ from residuum.models.alignment import Window
 from residuum.models.loading import Model, check_weights, from_transformers, placement, resolve_device
 from residuum.models.surgery import load_whole
 from residuum.settings import command, named_values
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate perplexity"
@@ -126,7 +126,7 @@ def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: Perplex
     if settings.max_memory is not None:  # logits and their log-probabilities
         most_logits = min(LOGITS, max(0, settings.max_memory - model.body.n_bytes) // 8)
     budget = int(min(BATCH_TOKENS, max(1, most_logits / max(logits_per_token, 1))))
-    with tqdm(total=len(predictions), unit=" lines", disable=None if settings.progress else True, leave=False) as bar:
+    with progress_bar(total=len(predictions), unit=" lines", shown=settings.progress, leave=False) as bar:
         for chosen in batches(sizes, budget):
             batch = [predictions[i] for i in chosen]
             for prediction, losses in zip(batch, _token_losses(model, batch), strict=True):

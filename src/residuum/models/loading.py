@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from residuum.costs import Cost, CostStep, within
+from residuum.costs import Cost, CostStep, size, within
 from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
+from residuum.storage.notebook import facts_html, quiet_libraries
 from residuum.storage.tensors import stored_bytes, stored_kinds, stored_weights
 
 if TYPE_CHECKING:
@@ -133,6 +134,20 @@ class Model:
         twin = ", random weights" if self.random_init else ""
         return f"Model({self.name!r}, {self.n_layers} layers × {self.hidden_size}{twin})"
 
+    def _repr_html_(self) -> str:
+        widths = ", ".join(map(str, dict.fromkeys(self.widths)))
+        facts = {
+            "layers": f"{self.n_layers} above the embeddings",
+            "neurons per layer": widths,
+            "attention heads": self.n_heads or "unknown",
+            "parameters": f"{self.n_parameters:,}",
+            "weights": f"{size(self.n_bytes)}, {next(self.module.parameters()).dtype}".replace("torch.", ""),
+            "longest input": f"{self.window:,} tokens" if self.window else "no limit",
+            "reads": "from left to right" if self.causal else "both sides of a word",
+            "device": self.device,
+        }
+        return facts_html(repr(self), facts)
+
 
 def load_model(
     name_or_path: str | Path,
@@ -208,8 +223,8 @@ def check_weights(models: Sequence[str | Path], max_memory: int | None, precisio
     Of one that is no folder of safetensors nothing is known before it is loaded.
     """
     if max_memory is not None:
-        size = getattr(load_dtype(precision), "itemsize", None)
-        held = sum(stored_bytes(model) if size is None else size * (stored_weights(model) or 0) for model in models)
+        each = getattr(load_dtype(precision), "itemsize", None)
+        held = sum(stored_bytes(model) if each is None else each * (stored_weights(model) or 0) for model in models)
         within(Cost(", ".join(map(short_name, models)), (CostStep("loading", 0.0, memory=held),)), max_memory)
 
 
@@ -404,13 +419,13 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, op
                 torch.manual_seed(seed)
                 return AutoModel.from_config(config, dtype=torch.float32, **remote).to(dtype)
         kind: Any = AutoModel
-        if not extra:
-            config = AutoConfig.from_pretrained(place, **remote)
+        if "gguf_file" not in extra:
+            config = AutoConfig.from_pretrained(place, **remote, **extra)
             _check_blocks(config, name)
             kind = encoder_class(config) or AutoModel
         module, info = kind.from_pretrained(
             place,
-            use_safetensors=None if allow_pickle or extra else True,
+            use_safetensors=None if allow_pickle or "gguf_file" in extra else True,
             output_loading_info=True,
             **options,
             **extra,
@@ -436,8 +451,11 @@ def _check_blocks(config: Any, name: str) -> None:
 
 
 def weights_place(name: str) -> tuple[str, dict[str, str]]:
-    """Split `folder/file.gguf` into the folder and transformers' option for the file."""
+    """What transformers is to load, and how: the folder of `folder/file.gguf`, the name in `owner/name@revision`."""
     path = Path(name)
+    if "@" in name and not path.exists():
+        place, _, revision = name.rpartition("@")
+        return place, {"revision": revision}
     if path.suffix == ".gguf" and path.is_file():
         if find_spec("gguf") is None:
             raise ModelError(f"{name} is a GGUF file, which the package gguf reads; pip install 'residuum[gguf]'.")
@@ -526,7 +544,7 @@ def clear_loading_errors(name: str) -> Iterator[None]:
     check_folder_or_name(name)
     path = Path(name)
     try:
-        with clear_panics():
+        with clear_panics(), quiet_libraries():
             yield
     except ResiduumError:
         raise
