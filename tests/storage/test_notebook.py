@@ -82,7 +82,9 @@ def test_models_stores_and_audits_show_what_they_are(tmp_path):
 def test_a_figure_is_an_image_where_no_script_runs(monkeypatch):
     figure = ShownFigure(go.Figure(go.Scatter(x=[0, 1], y=[1, 2], name="a")))
     figure.update_layout(xaxis_title="layer", yaxis_title="score")
-    bundle = figure._repr_mimebundle_()
+    bundle, shown = figure._repr_mimebundle_()
+    assert shown["image/png"]["width"] == 640
+    assert figure._repr_html_ is None  # plotly's needs a script
     assert bundle["application/vnd.plotly.v1+json"]["data"][0]["name"] == "a"
     from base64 import b64decode
 
@@ -90,4 +92,4 @@ def test_a_figure_is_an_image_where_no_script_runs(monkeypatch):
 
     assert imread(io.BytesIO(b64decode(bundle["image/png"]))).shape[0] > 100
     monkeypatch.setattr("residuum.reporting.report.find_spec", lambda name: None)
-    assert "plotly" in figure._repr_mimebundle_()["text/html"]
+    assert "plotly" in figure._repr_mimebundle_()[0]["text/html"]

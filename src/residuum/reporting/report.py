@@ -41,6 +41,7 @@ from residuum.storage.results import Run, clear_content_errors, read_run
 
 NAME_BYTES = 160
 NOTEBOOK_ROWS = 8
+IMAGE_WIDTH = 640  # pixels on the screen; the image itself is sharper
 SECTIONS: dict[str, tuple[Callable[[Run], Section], Mapping[str, TableSpec]]] = {
     "ablate": (neurons.ablation_section, neurons.ABLATE_TABLES),
     "adapt": (training.adaptation_section, training.ADAPT_TABLES),
@@ -144,17 +145,18 @@ class ShownFigure(go.Figure):
     figure is HTML that loads plotly from its network.
     """
 
-    _ipython_display_ = None
+    _ipython_display_ = _repr_html_ = None  # they show nothing where no script runs, and would be preferred
 
-    def _repr_mimebundle_(self, *_: object, **__: object) -> dict[str, Any]:
+    def _repr_mimebundle_(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(self.to_json())}
         if find_spec("matplotlib") is None:
-            return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}
+            return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}, {}
         from residuum.reporting.paper_figures import save_paper_figure
 
         with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
             save_paper_figure(self, Path(folder) / "figure.png", "png")
-            return bundle | {"image/png": base64.b64encode((Path(folder) / "figure.png").read_bytes()).decode()}
+            image = base64.b64encode((Path(folder) / "figure.png").read_bytes()).decode()
+        return bundle | {"image/png": image}, {"image/png": {"width": IMAGE_WIDTH}}
 
 
 def _summary_section(run: Run) -> Section:
