@@ -490,7 +490,7 @@ Out = Annotated[
 Seed = Annotated[int, Option("Random seed", at_least=0, at_most=2**63 - 1)]
 Seeds = Annotated[int, Option("Number of random seeds", at_least=1)]
 Device = Annotated[
-    str, Option("auto, cpu, cuda, mps, or spread over GPUs, CPU and disk", group="where it runs", identity=False)
+    str, Option("auto, cpu, cuda, mps, or spread (over GPUs, CPU and disk)", group="where it runs", identity=False)
 ]
 Precision = Annotated[
     Literal["float32", "auto", "bfloat16", "float16"],
