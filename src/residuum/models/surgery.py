@@ -250,6 +250,9 @@ def _states(module: nn.Module) -> Tensor:
     was_training = module.training
     module.eval()
     base: Callable[..., Any] = getattr(module, "base_model", module)
-    states = base(**probe_batch(module)).last_hidden_state.cpu()
+    batch = probe_batch(module)
+    if module.config.is_encoder_decoder and hasattr(base, "decoder"):  # pyright: ignore[reportAttributeAccessIssue]
+        batch["decoder_input_ids"] = batch["input_ids"]
+    states = base(**batch).last_hidden_state.cpu()
     module.train(was_training)
     return states
