@@ -62,12 +62,12 @@ def page(html):
     return Page(html)
 
 
-def test_a_report_is_one_file_below_six_megabytes_plus_data(folder, html, tmp_path):
+def test_a_report_is_one_file_below_three_megabytes_plus_data(folder, html, tmp_path):
     out = report([folder], tmp_path / "new" / "r.html")
     assert out == tmp_path / "new" / "r.html"
     assert [file.name for file in out.parent.iterdir()] == ["r.html"]
     data = sum(len(block) for block in re.findall(r'class="data">(.*?)</script>', html, re.DOTALL))
-    assert len(html.encode()) - data < 6_000_000
+    assert len(html.encode()) - data < 3_000_000
 
 
 def test_nothing_is_loaded_from_elsewhere(page, html):

@@ -150,7 +150,8 @@ def build_section(run: Run, source: str, describe: Callable[[Run], Section], spe
     names += [AUDIT] if AUDIT in run.tables else []
     said = [Finding("Answer", str(run.summary["answer"]))] if run.summary.get("answer") else []
     warnings = [capital(str(text).removeprefix("Warning: ")) for text in run.summary.get("warnings", [])]
-    said += [Finding("Warning", text) for text in warnings]
+    told = [*said, *own.findings]
+    warned = [Finding("Warning", text) for text in warnings]  # after the answer
     left_out = str(run.summary.get("left out") or "")
     notes = [Finding("Left out", f"{capital(left_out)}.")] if left_out else []
     notes += [Finding("Data", f"{note}.") for note in run.summary.get("notes") or run.config.get("notes") or []]
@@ -158,7 +159,7 @@ def build_section(run: Run, source: str, describe: Callable[[Run], Section], spe
     return replace(
         own,
         facts={name: shown(value) for name, value in own.facts.items() if value is not None},
-        findings=(*said, *own.findings, *notes),
+        findings=(*told[:1], *warned, *told[1:], *notes),
         panels=tuple(panel for panel in panels if panel.views),
         cards=tuple(own.cards),
         command=run.command,

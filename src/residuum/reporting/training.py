@@ -204,7 +204,7 @@ def distillation_section(run: Run) -> Section:
     if len(scores):
         views = views_by("score", scores, "scores", lambda rows: _step_chart(rows, "subject", rows["score"].iloc[0]))
         panels.append(Panel("Scores of the students", DISTILL_TABLES["scores"].caption, views, choice="Score"))
-    findings = []
+    findings, total = [], summary["parameters of all students"]
     for kind in ("perplexity", "retrieval"):
         values = {name.partition(" ")[2]: value for name, value in summary.items() if name.startswith(f"{kind} ")}
         teacher = summary.get("teacher scores", {})
@@ -220,9 +220,9 @@ def distillation_section(run: Run) -> Section:
     return Section(
         title=f"What did the students of {summary['teacher']} learn?",
         facts={
+            "of the teacher's parameters": f"{total / summary['teacher parameters']:.0%}",
             "students": len(summary["students"]),
-            "parameters of all": summary["parameters of all students"],
-            "of the teacher": f"{summary['parameters of all students'] / summary['teacher parameters']:.0%}",
+            "parameters of all": total,
             "steps": summary["steps"],
         },
         findings=findings,
