@@ -22,6 +22,7 @@ result = residuum.distill(
     texts,
     "students",
     preset="monoalignment",
+    vocabulary={"trim": True},  # each student keeps only the tokens of its text
     text={"batch_size": 8, "held_out": 50, "max_length": 64},
     optimiser={"steps": 40},
     progress=False,
@@ -47,7 +48,7 @@ print(
 # Chance is 0.01. Every student is a folder that `AutoModel.from_pretrained` loads. On the command line:
 #
 # ```bash
-# residuum distill TEACHER tr=tr.txt sw=sw.txt --preset monoalignment --optimiser steps=100000 --out students
+# residuum distill TEACHER tr=tr.txt sw=sw.txt --preset monoalignment --vocabulary trim=true --optimiser steps=100000 --out students
 # residuum evaluate retrieval students/students/tr pairs.tsv --target-model students/students/sw
 # ```
 #

@@ -155,6 +155,7 @@ def _distil(out: Path, settings: DemoSettings) -> list[Path]:
         texts,
         out / "distil",
         preset="monoalignment",
+        vocabulary={"trim": True},
         text={"batch_size": 8, "held_out": 100, "max_length": 64},
         optimiser={"steps": STEPS},
         **_options(settings),
