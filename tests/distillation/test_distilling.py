@@ -358,7 +358,7 @@ def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
     pairs = {"tr-en": [str(tmp_path / "tr.txt"), str(tmp_path / "en.txt")]}
     for share in ("none", "embeddings"):
         changes = {"losses": {"mlm": 0.5, "contrastive": 0.5}, "vocabulary": {"trim": True}, "share": share}
-        prepared = prepare(read_settings(values(contrast={"pairs": pairs}, **changes)))
+        prepared = prepare(read_settings(values(translations=pairs, **changes)))
         tokens = prepared.tokenizer("東京 は 日本", add_special_tokens=False)["input_ids"]
         assert set(tokens) <= set(prepared.vocabularies["tr"].kept)
         assert (set(tokens) <= set(prepared.vocabularies["en"].kept)) == (share == "embeddings")

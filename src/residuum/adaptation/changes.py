@@ -64,7 +64,23 @@ class Applied:
                     f"{'none of that name' if shape is None else f'shape {shape}'}. Use a student of the same shape."
                 )
         try:
-            self._put_in(change)
+            device = next(network.parameters()).device
+            with torch.no_grad():
+                for name in self.names:
+                    parameter = network.get_parameter(name)
+                    self._before[name] = parameter.detach().clone()
+                    if name in change.values:
+                        parameter.copy_(change.values[name])
+                    else:
+                        parameter.add_(change.added[name].to(device))
+            if change.layers:
+                count = 1 + max(int(name.partition(".")[0]) for name in change.layers)
+                self.layers = new_blocks(network, count, seed=0).to(device)
+                self.layers.load_state_dict(dict(change.layers))
+                add_layers(network, list(self.layers))
+            if change.adapters:
+                self.adapters = adapters_of(change.adapters).to(device)
+                self._handles = self.adapters.hang_in(network)
         except BaseException:
             self.remove()
             raise
@@ -98,25 +114,6 @@ class Applied:
         with torch.no_grad():
             for name, before in self._before.items():
                 self.network.get_parameter(name).copy_(before)
-
-    def _put_in(self, change: Change) -> None:
-        device = next(self.network.parameters()).device
-        with torch.no_grad():
-            for name in self.names:
-                parameter = self.network.get_parameter(name)
-                self._before[name] = parameter.detach().clone()
-                if name in change.values:
-                    parameter.copy_(change.values[name])
-                else:
-                    parameter.add_(change.added[name].to(device))
-        if change.layers:
-            count = 1 + max(int(name.partition(".")[0]) for name in change.layers)
-            self.layers = new_blocks(self.network, count, seed=0).to(device)
-            self.layers.load_state_dict(dict(change.layers))
-            add_layers(self.network, list(self.layers))
-        if change.adapters:
-            self.adapters = adapters_of(change.adapters).to(device)
-            self._handles = self.adapters.hang_in(self.network)
 
 
 @contextmanager

@@ -125,12 +125,9 @@ def strategy_plan(
     (network,) = networks
     if strategy.family == "freeze":
         return _new_layers(network, strategy.new_layers, seed)
-    return _delta(network) if strategy.family == "sparse-delta" else _everything(network)
-
-
-def _everything(network: PreTrainedModel) -> StrategyPlan:
-    """FULL: all parameters of one student."""
-    names = [name for name, _ in network.named_parameters()]
+    if strategy.family == "sparse-delta":
+        return _delta(network)
+    names = [name for name, _ in network.named_parameters()]  # FULL: all parameters of one student
     network.requires_grad_(True).train()
     return StrategyPlan({"model": network}, [network], lambda: Change(values=_values(network, names)))
 

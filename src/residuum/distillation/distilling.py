@@ -167,10 +167,12 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
         "teacher_files": files_fingerprint(settings["teacher"]),
         "fingerprints": {language: text_fingerprint(source) for language, source in settings["texts"].items()},
     }
-    for part in ("contrast", "evaluation"):
-        if pairs := settings.get(part, {}).get("pairs"):
-            prints = {name: [text_fingerprint(file) for file in files] for name, files in pairs.items()}
-            config[part] = {**settings[part], "pair_fingerprints": prints}
+    pairs = {**settings["translations"], **settings["evaluation"]["pairs"]}
+    if pairs:
+        config["pair_fingerprints"] = {
+            place: text_fingerprint(place)
+            for place in sorted({str(file) for files in pairs.values() for file in files})
+        }
     return config
 
 

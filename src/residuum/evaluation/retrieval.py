@@ -286,17 +286,16 @@ def _parsed_choices(text: str, source: int, target: int) -> Iterator[LayerChoice
     elif text == "each":
         yield from (LayerChoice(str(a) if a == b else f"{a}:{b}", ((a, b),)) for a, b in side_by_side)
     else:
-        pairs = [pair for part in text.split(",") for pair in _numbered_pairs(part.strip(), source, target)]
+        pairs: list[LayerPair] = []
+        for part in map(str.strip, text.split(",")):
+            first, colon, second = part.partition(":")
+            if not colon:
+                pairs += [(layer, layer) for layer in parse_layers(part, min(source, target))]
+                continue
+            sides = parse_layers(first, source), parse_layers(second, target)
+            if len(sides[0]) != len(sides[1]):
+                raise SettingError(
+                    f"Cannot read layers {part!r}: {len(sides[0])} layers beside {len(sides[1])}; expected as many."
+                )
+            pairs += zip(*sides, strict=True)
         yield LayerChoice(text, tuple(dict.fromkeys(pairs)))
-
-
-def _numbered_pairs(part: str, source: int, target: int) -> list[LayerPair]:
-    if ":" not in part:
-        return [(layer, layer) for layer in parse_layers(part, min(source, target))]
-    first, _, second = part.partition(":")
-    pair = parse_layers(first, source), parse_layers(second, target)
-    if len(pair[0]) != len(pair[1]):
-        raise SettingError(
-            f"Cannot read layers {part!r}: {len(pair[0])} layers beside {len(pair[1])}; expected as many."
-        )
-    return list(zip(*pair, strict=True))

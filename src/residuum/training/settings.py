@@ -314,8 +314,17 @@ class PretrainSettings(Resumable):
         if self.out is None or not self.text or not self.objectives:
             missing = next(name for name in ("out", "text", "objectives") if not getattr(self, name))
             raise SettingError(f"{missing} is not set; write the settings into a YAML file and pass --config FILE.")
+        network = self.network
         for number, objective in enumerate(self.objectives):
-            self._check_objective(f"objectives.{number}", objective)
+            where = f"objectives.{number}"
+            if objective.kind in ("tlm", "ranking") and not self.pairs:
+                raise SettingError(f"{where}: {objective.kind} needs translations; pass pairs.")
+            if objective.kind in (("mlm", "tlm") if network.architecture == "gpt2" else ("clm",)):
+                raise SettingError(f"{where}: {objective.kind} does not fit the architecture {network.architecture}.")
+            if objective.layer is not None and objective.layer > network.layers:
+                raise SettingError(f"{where}: layer {objective.layer} does not exist; there are 0–{network.layers}.")
+            if objective.length > network.window:
+                raise SettingError(f"{where}: length {objective.length} exceeds the window of {network.window} tokens.")
         if isinstance(self.training, TrainingSettings):
             return
         section = self.training if isinstance(self.training, Mapping) else {}
@@ -324,14 +333,3 @@ class PretrainSettings(Resumable):
                 raise SettingError(f"training: {name} belongs elsewhere; set {place} instead.")
         section = {**section, "seed": self.seed, "evaluate_every": self.evaluation.every}
         object.__setattr__(self, "training", from_mapping(TrainingSettings, section, "training"))
-
-    def _check_objective(self, where: str, objective: PretrainingObjective) -> None:
-        network = self.network
-        if objective.kind in ("tlm", "ranking") and not self.pairs:
-            raise SettingError(f"{where}: {objective.kind} needs translations; pass pairs.")
-        if objective.kind in (("mlm", "tlm") if network.architecture == "gpt2" else ("clm",)):
-            raise SettingError(f"{where}: {objective.kind} does not fit the architecture {network.architecture}.")
-        if objective.layer is not None and objective.layer > network.layers:
-            raise SettingError(f"{where}: layer {objective.layer} does not exist; there are 0–{network.layers}.")
-        if objective.length > network.window:
-            raise SettingError(f"{where}: length {objective.length} exceeds the window of {network.window} tokens.")
