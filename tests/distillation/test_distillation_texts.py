@@ -95,6 +95,30 @@ def test_pairs_of_one_language_get_one_batch(encoder, texts):
     assert torch.equal(pairs(0)["en/a"]["input_ids"], pairs(1)["en/b"]["input_ids"])
 
 
+def test_processes_take_the_same_pair_and_other_lines(encoder, texts, monkeypatch):
+    languages = {"en": texts["en"], "tr": texts["tr"]}
+    order = [("en", "a"), ("en", "b"), ("tr", "b")]
+
+    def read(size, positions):
+        settings = TextSettings(batch_size=size, held_out=0)
+        batches = LanguageBatches(languages, dict.fromkeys(languages, encoder()), settings)
+        pairs = PairwiseBatches(batches, order)
+        return [pairs(position) for position in positions]
+
+    whole = read(4, range(6))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    first, second = read(2, range(0, 12, 2)), read(2, range(1, 12, 2))
+    for one, a, b in zip(whole, first, second, strict=True):
+        (key,) = one
+        assert list(a) == list(b) == [key]
+        lines = [rows_of(batch[key]) for batch in (one, a, b)]
+        assert lines[0] == lines[1] + lines[2]
+
+
+def rows_of(batch):
+    return [ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+
+
 def test_text_is_read_packed_or_plain_and_blank_lines_are_dropped(tmp_path):
     body = b"one\n\n  \ntwo \n"
     (tmp_path / "a.txt").write_bytes(body)

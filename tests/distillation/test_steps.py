@@ -199,8 +199,9 @@ def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
-    prepared = prepare(settings(preset=preset))
+def test_every_preset_gives_finite_losses_and_gradients(settings, texts, preset):
+    pairs = {"translations": {"en-tr": [texts["en"], texts["tr"]]}} if preset == "translation" else {}
+    prepared = prepare(settings(preset=preset, **pairs))
     found = prepared.step(prepared.batches(0))
     found.total.backward()
     assert {name.partition(" ")[0] for name in found.terms} == set(PRESETS[preset].weights)

@@ -31,10 +31,6 @@ class Monitor:
     pairs: Mapping[str, Sequence[tuple[str, str]]]
     device: torch.device
 
-    def __call__(self, step: int = 0) -> dict[str, float]:
-        """The scores of the students."""
-        return self.scores()
-
     def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
         """perplexity student/language, and retrieval a-b and b-a: the fraction of translations that are nearest.
 
@@ -55,6 +51,12 @@ class Monitor:
             forward, backward = (float(ranks.hits.mean()) for ranks in cosine_ranks(sides[0], sides[1]))
             scores |= {f"retrieval {a}-{b}": forward, f"retrieval {b}-{a}": backward}
         return scores
+
+    def __call__(self, step: int = 0) -> dict[str, float]:
+        """The scores of the students, and their mean retrieval, by which a run may stop early."""
+        scores = self.scores()
+        retrieval = [value for name, value in scores.items() if name.startswith("retrieval")]
+        return {**scores, "retrieval mean": sum(retrieval) / len(retrieval)} if retrieval else scores
 
     def _perplexity(self, student: Student, language: str, teacher: LanguageModel | None) -> float:
         """exp of the mean cross-entropy of masked tokens (of next tokens, for a decoder) on held-out lines.

@@ -188,9 +188,10 @@ def _recorded(base: nn.Module | None) -> Iterator[list[AttentionInputs]]:
         return
 
     def record_mpnet(part: Any, inputs: tuple[Any, ...], options: dict[str, Any], _output: object) -> None:
+        states = inputs[0]
         bias = options.get("position_bias", inputs[2] if len(inputs) > 2 else None)
-        shape = (*inputs[0].shape[:-1], -1, part.attention_head_size)
-        query, key, value = (layer(inputs[0]).view(shape).transpose(1, 2) for layer in (part.q, part.k, part.v))
+        shape = (*states.shape[:-1], -1, part.attention_head_size)
+        query, key, value = (layer(states).view(shape).transpose(1, 2) for layer in (part.q, part.k, part.v))
         found.append(AttentionInputs(query, key, value, part.attention_head_size**-0.5, bias))
 
     hooks = [part.register_forward_hook(record_mpnet, with_kwargs=True) for part in _mpnet_attentions(base)]

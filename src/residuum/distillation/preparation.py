@@ -55,7 +55,7 @@ from residuum.models.onnx_graphs import check_packages
 from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
-from residuum.training import ParameterGroup, check_abilities, trainable_groups
+from residuum.training import ParameterGroup, check_abilities, evaluating, trainable_groups
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -87,6 +87,11 @@ class Prepared:
         if self.step.discriminator is not None:
             modules["discriminator"] = self.step.discriminator
         return modules
+
+    def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
+        """The scores of the students as they are now, or of a teacher on the same data."""
+        with evaluating(self.modules.values()):
+            return self.monitor.scores(teacher)
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """Each parameter once. `published` stepped tied weights twice, which twice the rate stands for.
@@ -335,6 +340,9 @@ def _students(
         )
         for name in settings.learners
     ]
+    if settings.optimiser.gradient_checkpointing:
+        for model in models:
+            model.module.gradient_checkpointing_enable({"use_reentrant": False})
     share_parts(models, settings.sharing if settings.sharing != "all" else "none")
     # Students of one vocabulary hold one and the same table of ids (old → new) and one slice of the teacher's decoder.
     decoder = None if teacher.head is None else teacher.head.projection

@@ -188,7 +188,11 @@ class OptimiserSettings(Settings):
     epsilon: Annotated[float | None, Option("Epsilon of AdamW [1e-8; published: 1e-6]", above=0)] = None
     accumulation: Annotated[int, Option("Batches per step", at_least=1)] = 1
     precision: PrecisionOption = "float32"
+    gradient_checkpointing: Annotated[
+        bool, Option("Compute the students' activations again in the backward pass: less memory, more time")
+    ] = False
     checkpoint_every: Annotated[int, Option("Steps between checkpoints", at_least=1)] = 1000
+    keep_checkpoints: Annotated[int, Option("Number of last checkpoints to keep", at_least=1)] = 1
     log_every: Annotated[int, Option("Steps between logged losses", at_least=1)] = 50
 
 
@@ -199,6 +203,9 @@ class MonitorSettings(Settings):
     every: Annotated[int | None, Option("Steps between evaluations [only at the end]", at_least=1)] = None
     pairs: PairFiles = field(default_factory=dict)
     lines: Annotated[int, Option("Maximum lines per language pair", at_least=1)] = 500
+    patience: Annotated[
+        int | None, Option("Stop after so many evaluations without better retrieval, and keep the best students")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,6 +374,8 @@ class DistillSettings(Resumable):
                         f"{where}.{pair}: {(unknown or [pair])[0]} is not among texts ({', '.join(self.texts)}); "
                         "expected two languages such as tr-en."
                     )
+        if self.evaluation.patience is not None and not (self.evaluation.pairs and self.evaluation.every):
+            raise SettingError("evaluation.patience watches retrieval; set evaluation.pairs and evaluation.every too.")
         taught = [term for term in ("contrastive", "translation_mse") if self.loss.weights.get(term)]
         if self.translations and not taught:
             raise SettingError(

@@ -166,7 +166,7 @@ class DistillationStep:
             yield f"contrastive {pair}", info_nce(vectors[0], vectors[1], self.contrast.temperature)
         if self.objective.uses("translation_mse"):
             with torch.inference_mode():
-                taught = vector(self.teacher.model.run(**sides[0]), 0, self.first_token)
+                taught = vector(self.teacher.model.run(*sides[0].values()), 0, self.first_token)
             target = taught.clone()  # what backward passes keep must not be an inference tensor
             mapped = [
                 student.projections(student.model.n_layers, vector(run, side, self.first_token))

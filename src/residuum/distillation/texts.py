@@ -20,6 +20,7 @@ from residuum.corpus.text_files import text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
+from residuum.training.processes import process_count
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -151,7 +152,8 @@ class LanguageBatches:
 class PairwiseBatches:
     """The batch of one (language, student) pair at a time, as algorithm 1 of the thesis goes through them.
 
-    The pairs of a step follow each other; those of one language get the same batch.
+    The pairs of a step follow each other; those of one language get the same batch. Several processes take the same
+    pair at the same time, and different lines.
     """
 
     def __init__(self, batches: LanguageBatches, pairs: Sequence[tuple[str, str]]) -> None:
@@ -165,7 +167,9 @@ class PairwiseBatches:
 
     def __call__(self, position: int) -> dict[str, dict[str, Tensor]]:
         """{language/student: batch}."""
-        step, turn = divmod(position, len(self.pairs))
+        turns, process = divmod(position, process_count())
+        step, turn = divmod(turns, len(self.pairs))
+        step = step * process_count() + process
         language, student = self.pairs[turn]
         if self._last is None or self._last[0] != (step, language):
             self._last = ((step, language), self.batches.streams[language](step))

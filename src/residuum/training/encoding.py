@@ -178,6 +178,8 @@ class ExampleEncoder:
             raise CorpusError(f"{corpus.name} has no labelled sentence; expected at least one.")
         labelled = corpus.select(kept)
         texts = [labelled.text(i) for i in range(len(labelled))]
+        aligned: Sequence[Any] = ()
+        rows: list[tuple[TokenSequence, ...]] = []
         if self.problem.kind == "choice":
             rows, cut = self._candidates(labelled)
         elif labelled.pairs is not None:
@@ -186,7 +188,7 @@ class ExampleEncoder:
         else:
             aligned = self.aligner.align(texts, [labelled.spans(i) for i in range(len(labelled))])
             cut = sum(len(alignment.windows) > 1 for alignment in aligned)
-        if self.problem.kind != "choice":
+        if aligned:
             rows = [(TokenSequence(a.windows[0].ids, a.windows[0].types),) for a in aligned]
         numbers = np.cumsum([0, *map(len, rows)]).tolist()
         truth = [labels[i] for i in kept]

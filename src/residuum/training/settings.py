@@ -65,6 +65,12 @@ class TrainingSettings(Settings):
     log_every: Annotated[int, Option("Steps between rows of the history", at_least=1)] = 10
     best_score: Annotated[str | None, Option("Score whose best checkpoint is kept")] = None
     lower_is_better: Annotated[bool, Option("Whether a lower best_score is better")] = False
+    patience: Annotated[
+        int | None, Option("Stop after so many evaluations without a better best_score [never]", at_least=1)
+    ] = None
+    keep_checkpoints: Annotated[
+        int, Option("Number of last checkpoints to keep, beside the best", group="output", at_least=1, identity=False)
+    ] = 1
     report_to: ReportTo = ()
 
     def check(self) -> None:
@@ -73,6 +79,8 @@ class TrainingSettings(Settings):
             raise SettingError(f"steps is {self.steps} and epochs is {self.epochs}; pass exactly one of them.")
         if self.best_score is not None and self.evaluate_every is None:
             raise SettingError(f"best_score is {self.best_score!r}, but evaluate_every is not set.")
+        if self.patience is not None and self.best_score is None:
+            raise SettingError(f"patience is {self.patience}, but best_score is not set: nothing says what is better.")
 
     def total_steps(self, batches_per_epoch: float | None, processes: int) -> int:
         """The number of steps; an epoch counts the batches of all processes."""
