@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
-from residuum.settings import Argument, Device, Limit, Option, Out, Resumable, Seed, Settings
+from residuum.settings import Argument, Device, Limit, Option, Out, Precision, Resumable, Seed, Settings, TextReading
 
 Score = Literal["cosine", "margin", "bertscore"]
 SCORES: tuple[Score, ...] = ("cosine", "margin", "bertscore")
@@ -76,6 +76,7 @@ class RetrievalSettings(PairReading, Resumable):
     resamples: Resamples = 1000
     seed: Seed = 0
     device: Device = "auto"
+    precision: Precision = "float32"
 
     def check(self) -> None:
         """At least one score, each once."""
@@ -86,7 +87,7 @@ class RetrievalSettings(PairReading, Resumable):
 
 
 @dataclass(frozen=True)
-class PerplexitySettings(Resumable):
+class PerplexitySettings(TextReading, Resumable):
     """What `evaluate perplexity` takes."""
 
     example: ClassVar[str] = "residuum evaluate perplexity xlm-roberta-base tr=tr.txt sw=sw.txt --out perplexity"
@@ -105,6 +106,7 @@ class PerplexitySettings(Resumable):
     resamples: Resamples = 1000
     seed: Seed = 0
     device: Device = "auto"
+    precision: Precision = "float32"
     limit: Limit = None
 
 
