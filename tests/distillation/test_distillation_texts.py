@@ -1,6 +1,7 @@
 """Batches: masked as BERT's, the same for any number of processes, without held-out lines."""
 
 import gzip
+import json
 import lzma
 
 import numpy as np
@@ -113,6 +114,19 @@ def test_processes_take_the_same_pair_and_other_lines(encoder, texts, monkeypatc
         assert list(a) == list(b) == [key]
         lines = [rows_of(batch[key]) for batch in (one, a, b)]
         assert lines[0] == lines[1] + lines[2]
+
+
+def test_a_column_of_a_table_is_distilled_and_equal_lines_are_read_once(encoder, tmp_path):
+    rows = ["held out .", "one .", "two .", "one .", "held out .", "three ."]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"body": row, "id": n}) + "\n" for n, row in enumerate(rows)), encoding="utf-8")
+    for deduplicate, expected in ((False, rows[1:]), (True, ["one .", "two .", "three ."])):
+        settings = TextSettings(batch_size=1, held_out=1, column="body", deduplicate=deduplicate)
+        assert held_out_lines(str(path), settings) == ["held out ."]
+        batches = LanguageBatches({"en": str(path)}, {"en": encoder()}, settings)
+        stream = batches.streams["en"].stream
+        assert sorted(line.text for line in stream(0)) == sorted(expected)
+        assert sorted(line.number for line in stream(1))[-1] == 5
 
 
 def rows_of(batch):

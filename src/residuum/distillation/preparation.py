@@ -119,7 +119,7 @@ def prepare(settings: DistillSettings) -> Prepared:
         check_packages()
     check_abilities(settings.optimiser.precision, settings.report_to, device)
     for source in settings.texts.values():
-        check_text(source)
+        check_text(source, settings.text.reading)
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
     translations = {pair: translation_pairs(files) for pair, files in settings.translations.items()}
     monitored = {
@@ -276,7 +276,7 @@ def _vocabularies(
     if not settings.vocabulary.trim:
         return {}
     counts = {
-        language: count_pieces(tokenizer, (text for _, text in text_lines(source)))
+        language: count_pieces(tokenizer, (text for _, text in text_lines(source, settings.text.reading)))
         for language, source in settings.texts.items()
     }
     for pair, lines in translations.items():  # they are trained on too
@@ -376,7 +376,8 @@ def _initialisation(
     if settings.initialise == "neurons":
         whole = teacher.module.config
         inner = settings.shape.intermediate_size or getattr(whole, "intermediate_size", None) or whole.hidden_dim
-        texts = {name: (text for _, text in text_lines(source)) for name, source in settings.texts.items()}
+        reading = settings.text.reading
+        texts = {name: (text for _, text in text_lines(source, reading)) for name, source in settings.texts.items()}
         blocks = (
             (encoders[language], block)
             for language, lines in texts.items()

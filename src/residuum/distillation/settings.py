@@ -116,6 +116,8 @@ PRESETS: dict[str, Preset] = {
 HEADLESS = tuple(name for name, preset in PRESETS.items() if not set(preset.weights) & set(HEAD_TERMS))
 
 if TYPE_CHECKING:
+    from residuum.corpus.streams import TextOptions
+
     Texts = Any
 else:
     Texts = Any | tuple[str, ...]  # several words on the command line
@@ -173,6 +175,21 @@ class TextSettings(Settings):
     masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
     new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
     held_out: Annotated[int, Option("Held-out lines from the start of each text, for perplexity", at_least=0)] = 200
+    deduplicate: Annotated[
+        bool, Option("Train on each distinct line once per pass, and on none that equals a held-out line")
+    ] = False
+    column: Annotated[
+        str | int | None, Option("Column of the text in JSON lines, parquet and datasets [text, sentence or content]")
+    ] = None
+    split: Annotated[str | None, Option("Split of a hub dataset or folder [train; all files]")] = None
+    revision: Annotated[str | None, Option("Branch, tag or commit of a hub dataset")] = None
+
+    @property
+    def reading(self) -> TextOptions:
+        """Where the text stands in tables and datasets."""
+        from residuum.corpus.streams import TextOptions
+
+        return TextOptions(self.column, split=self.split, revision=self.revision)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,14 @@ with a large batch sees.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from residuum.corpus.streams import text_lines
@@ -185,14 +186,25 @@ class _Stream:
     seed: int
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
-        lines = islice(text_lines(self.source), self.settings.held_out, None)
+        lines = islice(text_lines(self.source, self.settings.reading), self.settings.held_out, None)
+        if self.settings.deduplicate:
+            lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
         return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
 
 
+def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The first of equal lines, without those that are known; 64-bit hashes are held, not the lines."""
+    seen = {xxhash.xxh3_64_intdigest(text) for text in known}
+    for number, text in lines:
+        if (key := xxhash.xxh3_64_intdigest(text)) not in seen:
+            seen.add(key)
+            yield number, text
+
+
 def held_out_lines(source: str, settings: TextSettings) -> list[str]:
     """The first lines of a text, which are not trained on."""
-    lines = [text for _, text in islice(text_lines(source), settings.held_out + 1)]
+    lines = [text for _, text in islice(text_lines(source, settings.reading), settings.held_out + 1)]
     if len(lines) <= settings.held_out:
         raise CorpusError(
             f"{source} has {len(lines)} lines, and text.held_out is {settings.held_out}: none is left to train on. "
