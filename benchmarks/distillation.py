@@ -136,9 +136,7 @@ def measure_run(preset: str, steps: int) -> None:
     torch.set_num_threads(THREADS)
     tatoeba = {"de": "deu", "tr": "tur", "sw": "swh"}
     pairs = {
-        f"{language}-en": tuple(
-            str(data("crosslingual", "tatoeba", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")
-        )
+        f"{language}-en": [str(data("crosslingual", "tatoeba", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")]
         for language, code in tatoeba.items()
     }
     with tempfile.TemporaryDirectory() as folder:
