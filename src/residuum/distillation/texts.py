@@ -195,9 +195,9 @@ class _Stream:
 
 def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> Iterator[tuple[int, str]]:
     """The first of equal lines, without those that are known; 64-bit hashes are held, not the lines."""
-    seen = {xxhash.xxh3_64_intdigest(text) for text in known}
+    seen = {xxhash.xxh3_64_intdigest(text.encode()) for text in known}
     for number, text in lines:
-        if (key := xxhash.xxh3_64_intdigest(text)) not in seen:
+        if (key := xxhash.xxh3_64_intdigest(text.encode())) not in seen:
             seen.add(key)
             yield number, text
 
