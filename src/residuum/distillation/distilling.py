@@ -62,6 +62,8 @@ class Distillation(Result):
                 f"token become {trimmed['characters without a piece become']}."
             )
         summary, config = self.run.summary, self.run.config
+        if "teacher scores" not in summary:  # of several processes the main one has the scores
+            return ""
         scores = {k: v for k, v in summary.items() if k.startswith(("perplexity", "retrieval"))}
         compared = compared_scores(scores, summary["teacher scores"], summary["start scores"])
         lines += [f"{name}: {text}" for name, text in compared.items()]
