@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from residuum.corpus.streams import check_text, text_lines
+from residuum.corpus.streams import TextOptions, check_text, text_lines
 from residuum.distillation.monitoring import Monitor
 from residuum.distillation.networks import LanguageModel, has_known_head, language_model
 from residuum.distillation.objective import DistillationObjective, Projections
@@ -119,7 +119,7 @@ def prepare(settings: DistillSettings) -> Prepared:
         check_packages()
     check_abilities(settings.optimiser.precision, settings.report_to, device)
     for source in settings.texts.values():
-        check_text(source, settings.text.reading)
+        check_text(source, TextOptions(**settings.text.reading))
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
     translations = {pair: translation_pairs(files) for pair, files in settings.translations.items()}
     monitored = {
@@ -275,8 +275,9 @@ def _vocabularies(
     """The pieces of each student: those of its languages, of all where embeddings are shared."""
     if not settings.vocabulary.trim:
         return {}
+    options = TextOptions(**settings.text.reading)
     counts = {
-        language: count_pieces(tokenizer, (text for _, text in text_lines(source, settings.text.reading)))
+        language: count_pieces(tokenizer, (text for _, text in text_lines(source, options)))
         for language, source in settings.texts.items()
     }
     for pair, lines in translations.items():  # they are trained on too
@@ -376,7 +377,7 @@ def _initialisation(
     if settings.initialise == "neurons":
         whole = teacher.module.config
         inner = settings.shape.intermediate_size or getattr(whole, "intermediate_size", None) or whole.hidden_dim
-        reading = settings.text.reading
+        reading = TextOptions(**settings.text.reading)
         texts = {name: (text for _, text in text_lines(source, reading)) for name, source in settings.texts.items()}
         blocks = (
             (encoders[language], block)

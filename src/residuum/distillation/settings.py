@@ -116,8 +116,6 @@ PRESETS: dict[str, Preset] = {
 HEADLESS = tuple(name for name, preset in PRESETS.items() if not set(preset.weights) & set(HEAD_TERMS))
 
 if TYPE_CHECKING:
-    from residuum.corpus.streams import TextOptions
-
     Texts = Any
 else:
     Texts = Any | tuple[str, ...]  # several words on the command line
@@ -179,17 +177,15 @@ class TextSettings(Settings):
         bool, Option("Train on each distinct line once per pass, and on none that equals a held-out line")
     ] = False
     column: Annotated[
-        str | int | None, Option("Column of the text in JSON lines, parquet and datasets [text, sentence or content]")
+        str | None, Option("Column of the text in JSON lines, parquet and datasets [text, sentence or content]")
     ] = None
-    split: Annotated[str | None, Option("Split of a hub dataset or folder [train; all files]")] = None
-    revision: Annotated[str | None, Option("Branch, tag or commit of a hub dataset")] = None
+    split: Annotated[str | None, Option("Split of hub datasets and folders [train; all files]")] = None
+    revision: Annotated[str | None, Option("Branch, tag or commit of hub datasets")] = None
 
     @property
-    def reading(self) -> TextOptions:
-        """Where the text stands in tables and datasets."""
-        from residuum.corpus.streams import TextOptions
-
-        return TextOptions(self.column, split=self.split, revision=self.revision)
+    def reading(self) -> dict[str, Any]:
+        """Where texts stand in tables and datasets, as `TextOptions` of the corpus."""
+        return {"text": self.column, "split": self.split, "revision": self.revision}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from residuum.corpus.streams import text_lines
+from residuum.corpus.streams import TextOptions, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
@@ -186,7 +186,7 @@ class _Stream:
     seed: int
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
-        lines = islice(text_lines(self.source, self.settings.reading), self.settings.held_out, None)
+        lines = islice(text_lines(self.source, TextOptions(**self.settings.reading)), self.settings.held_out, None)
         if self.settings.deduplicate:
             lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
@@ -204,7 +204,8 @@ def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> It
 
 def held_out_lines(source: str, settings: TextSettings) -> list[str]:
     """The first lines of a text, which are not trained on."""
-    lines = [text for _, text in islice(text_lines(source, settings.reading), settings.held_out + 1)]
+    numbered = text_lines(source, TextOptions(**settings.reading))
+    lines = [text for _, text in islice(numbered, settings.held_out + 1)]
     if len(lines) <= settings.held_out:
         raise CorpusError(
             f"{source} has {len(lines)} lines, and text.held_out is {settings.held_out}: none is left to train on. "

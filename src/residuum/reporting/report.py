@@ -152,10 +152,12 @@ class ShownFigure(go.Figure):
     figure is HTML that loads plotly from its network.
     """
 
-    _ipython_display_ = _repr_html_ = None  # they show nothing where no script runs, and would be preferred
+    # They show nothing where no script runs, and would be preferred.
+    _ipython_display_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    _repr_html_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def _repr_mimebundle_(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(self.to_json())}
+    def _repr_mimebundle_(self, *_: object, **__: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(str(self.to_json()))}
         if find_spec("matplotlib") is None:
             return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}, {}
         from residuum.reporting.paper_figures import save_paper_figure
