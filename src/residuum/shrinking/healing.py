@@ -19,7 +19,6 @@ from torch import Tensor
 from residuum.models.loading import from_transformers
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout
 from residuum.shrinking.planning import IGNORED, encoded, has_language_head, no_cache, predicted_tokens
-from residuum.shrinking.settings import Healing
 from residuum.training import ShuffledBatches, StepLosses, TrainingSettings, train
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def heal(
         student, teacher, tokenizer, read_sentence_layout(settings.model), kept,
         teacher_tokenizer or tokenizer, kept_ids, model.causal, model.window,
     )  # fmt: skip
-    items: list[tuple[str, str | None]] = [(line, None) for line in lines] + list(pairs)
+    items: list[tuple[str, str | None]] = [*((line, None) for line in lines), *pairs]
     batches = ShuffledBatches(
         items, settings.heal_batch, seed=settings.seed, lengths=[len(line) + len(other or "") for line, other in items],
         collate=lambda batch: _collated(lesson, batch),
@@ -101,7 +100,7 @@ def heal(
     return result.history
 
 
-def training_settings(settings: Healing | Any) -> TrainingSettings:
+def training_settings(settings: Any) -> TrainingSettings:
     """The recipe: AdamW without decay (tokens that do not occur keep their vectors), linear to 0."""
     return TrainingSettings(
         steps=settings.heal, learning_rate=settings.heal_rate, warmup=WARMUP, weight_decay=0.0, betas=BETAS,

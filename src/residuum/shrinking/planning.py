@@ -57,7 +57,7 @@ class Sample:
     def of(network: Any, tokenizer: Any, lines: Sequence[str], source: Any, *, size: int = SAMPLE_LINES) -> Sample:
         """A sample of some lines for a model that was loaded from `source`."""
         layout = read_sentence_layout(source) if isinstance(source, str) or hasattr(source, "__fspath__") else None
-        places = np.unique(np.linspace(0, len(lines) - 1, min(size, len(lines))).astype(int)) if len(lines) else []
+        places = spread_places(len(lines), size)
         chosen = [lines[place] for place in places if lines[place].strip()]
         if not chosen:
             raise CorpusError("The text has no line; expected one sentence per line.")
@@ -101,6 +101,11 @@ class Sample:
             totals[rows, 0], totals[rows, 1] = losses.sum(dim=1).numpy(), (labels != IGNORED).sum(dim=1).numpy()
             done += len(labels)
         return totals
+
+
+def spread_places(n_lines: int, size: int) -> list[int]:
+    """Numbers of `size` lines, spread evenly over a text."""
+    return np.unique(np.linspace(0, n_lines - 1, min(size, n_lines)).astype(int)).tolist() if n_lines else []
 
 
 def encoded(tokenizer: Any, lines: Sequence[str], layout: SentenceLayout | None, window: int | None) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _text_fingerprint(text: Any) -> Any:
         return text_fingerprint(text)
     from xxhash import xxh3_64_hexdigest
 
-    return xxh3_64_hexdigest("\n".join(map(str, text)))
+    return xxh3_64_hexdigest("\n".join(map(str, text)).encode())
 
 
 def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Original:
@@ -173,7 +173,8 @@ def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Origina
     lines = [line for line in lines if line.strip()][: settings.limit]
     if not lines:
         raise CorpusError(f"{source if isinstance(source, str | Path) else 'The text'} has no line; give some text.")
-    pairs = read_pairs(settings.pairs) if isinstance(settings.pairs, str | Path) else list(settings.pairs or ())
+    given = settings.pairs
+    pairs: list[SentencePairs] = read_pairs(given) if isinstance(given, str | Path) else list(given or ())
     start, start_tokenizer, kept_ids = network, tokenizer, None
     if settings.trim:
         texts = lines + [text for task in pairs for text in (*task.source, *task.target)]
@@ -197,12 +198,13 @@ def make_plan(original: Original) -> Run:
     n_layers = layer_count(network)
     most = n_layers - settings.layers if settings.layers is not None else n_layers - 1
     size = sample_size(len(original.lines.plan), n_layers, most)
-    sample, judge = original.sample("plan", size=size), original.sample("held_out", size=size)
+    sample = original.sample("plan", size=size)
+    judge = _other_lines(original, sample.n_lines)
     vectors = judge.vectors(network)
-    depths, by = _depths(original, sample, most)
+    depths, by = _depths(original, sample, judge, vectors, most)
     curve = depth_curve(network, depths, judge, vectors)
     curve["quality"] = _qualities(curve, judge)
-    widths = _widths(original, sample, judge, vectors, curve.iloc[0])
+    widths = _widths(original, sample, judge, vectors, curve.to_dict("records")[0])
     candidates = _candidates(network, original, curve, widths)
     chosen = choose(candidates, settings, int(curve["parameters"].iloc[0]))
     table = pd.DataFrame([asdict(own) | {"chosen": own == chosen} for own in candidates])
@@ -226,7 +228,7 @@ def sample_size(n_lines: int, n_layers: int, n_dropped: int) -> int:
     return int(np.clip(PASSES * n_lines / passes, FEWEST_LINES, MOST_LINES))
 
 
-def _depths(original: Original, sample: Sample, most: int) -> tuple[Depths, str]:
+def _depths(original: Original, sample: Sample, other: Sample, vectors: Vectors, most: int) -> tuple[Depths, str]:
     """Which blocks stay at each depth: greedy, or by block influence where that keeps more on other lines."""
     from residuum.shrinking.planning import has_language_head
 
@@ -237,8 +239,6 @@ def _depths(original: Original, sample: Sample, most: int) -> tuple[Depths, str]
         return layer_choices(measured, settings.by, most, iterative=settings.by != "influence")[0], settings.by
     greedy = layer_choices(measured, measure, most, iterative=True)[0]
     influence = layer_choices(measured, "influence", most, iterative=False)[0]
-    other = _other_lines(original, sample.n_lines)
-    vectors = other.vectors(network)
     harms = [
         [_harm_without(network, kept, other, vectors, measure) for kept in (greedy[n], influence[n])]
         for n in range(1, most + 1)
@@ -249,10 +249,10 @@ def _depths(original: Original, sample: Sample, most: int) -> tuple[Depths, str]
 
 def _other_lines(original: Original, size: int) -> Sample:
     """Lines of the planning part that the first sample does not hold, where there are enough."""
-    from residuum.shrinking.planning import Sample
+    from residuum.shrinking.planning import Sample, spread_places
 
     lines = original.lines.plan
-    places = set(np.unique(np.linspace(0, len(lines) - 1, min(size, len(lines))).astype(int)).tolist())
+    places = set(spread_places(len(lines), size))
     rest = [line for i, line in enumerate(lines) if i not in places]
     model = original.settings.model
     return Sample.of(original.start, original.start_tokenizer, rest or lines, model, size=size)
@@ -266,14 +266,14 @@ def _harm_without(network: Any, kept: list[int], sample: Sample, vectors: Vector
         return harm(network, sample, vectors, measure)
 
 
-def _qualities(curve: pd.DataFrame, judge: Sample) -> pd.Series:
+def _qualities(curve: pd.DataFrame, judge: Sample) -> Any:
     """The original's perplexity divided by the smaller model's; of sentence encoders the fidelity."""
     if "perplexity" in curve and judge.layout is None:
         return curve["perplexity"].iloc[0] / curve["perplexity"]
     return curve["fidelity"]
 
 
-def _widths(original: Original, sample: Sample, judge: Sample, vectors: Vectors, whole: pd.Series) -> pd.DataFrame:
+def _widths(original: Original, sample: Sample, judge: Sample, vectors: Vectors, whole: dict[str, Any]) -> pd.DataFrame:
     """Quality and parameters at each share of the feed-forward neurons, at full depth."""
     import pandas as pd
 
@@ -297,8 +297,8 @@ def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: p
     n_layers, whole = int(curve["layers"].iloc[0]), int(curve["parameters"].iloc[0])
     times = _times(original, curve)
     rows = []
-    for _, depth in curve.iterrows():
-        for _, width in widths.iterrows():
+    for depth in curve.to_dict("records"):
+        for width in widths.to_dict("records"):
             layers, saved = int(depth["layers"]), whole - int(width["parameters"])
             seconds = times[0] + layers * (times[1] - (1 - width["ffn"]) * times[2])
             rows.append(
@@ -449,7 +449,7 @@ def _summary(original: Original, chosen: Candidate, verified: Run) -> dict[str, 
     if original.kept_ids is not None:
         summary |= {"pieces before": len(original.tokenizer), "pieces after": len(original.kept_ids)}
     for name in ("perplexity", "retrieval", original.settings.task):
-        if name in stages:
+        if name is not None and name in stages:
             summary[name] = float(last[name])
             summary[f"{name} before"] = float(first[name])
     return summary
