@@ -173,6 +173,8 @@ def test_healing_brings_a_pruned_model_nearer_to_the_original(family, tiny_folde
     assert losses.iloc[-1] < losses.iloc[0]
     assert not list((tmp_path / "out").glob("scratch-*"))
     assert "healed: 2 layers" in result.text()
+    tokenizers = [json.loads((place / "tokenizer.json").read_text("utf-8")) for place in (folder, tmp_path / "out")]
+    assert tokenizers[0] == tokenizers[1], "reading lines must not change the tokenizer"
 
 
 def test_merging_averages_neighbours(tiny_folder, tmp_path):

@@ -52,7 +52,8 @@ SHRINK_TABLES = {
 TRIM_TABLES = {
     "pieces": TableSpec(
         "Old and new id of each vocabulary entry, and how often the texts use it.", "piece, old_id, new_id, count"
-    )
+    ),
+    "stages": TableSpec("Size and quality of both models, each with its own tokenizer."),
 }
 CURVE_STEPS = {"layers": "layers up to", "clusters": "one neuron per cluster", "neurons": "most important neurons"}
 COSTS = {"neurons": "neurons", "bytes": "megabytes of weights", "ms": "milliseconds per text"}
@@ -258,7 +259,7 @@ def trimming_section(run: Run) -> Section:
             "parameters saved": f"{summary['share saved']:.0%}",
             "parameters after": summary["parameters after"],
         },
-        findings=[Finding("Vocabulary", text)],
+        findings=[Finding("Vocabulary", text), *_stage_findings(run)],
         panels=[
             Panel(
                 "Coverage by the most frequent entries",

@@ -6,7 +6,8 @@ else the mean over tokens), and, with a language-modelling head, the loss per to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,19 +110,30 @@ def spread_places(n_lines: int, size: int) -> list[int]:
 
 
 def encoded(tokenizer: Any, lines: Sequence[str], layout: SentenceLayout | None, window: int | None) -> dict[str, Any]:
-    """Lines as a padded batch, cut at the longest input."""
+    """Lines as a batch that is padded on the right and cut at the longest input; the tokenizer stays what it is."""
     limits = [LONGEST, window, layout.max_length if layout else None]
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
-    return dict(
-        tokenizer(
-            [sentence_text(line, layout) for line in lines],
-            padding=True,
-            truncation=True,
-            max_length=min(limit for limit in limits if limit),
-            return_tensors="pt",
-        )
-    )
+    texts = [sentence_text(line, layout) for line in lines]
+    with _same_truncation(tokenizer):
+        rows = tokenizer(texts, truncation=True, max_length=min(limit for limit in limits if limit))
+    length = max(map(len, rows["input_ids"]))
+    padding = {"input_ids": tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0}
+    return {
+        name: torch.tensor([row + [padding.get(name, 0)] * (length - len(row)) for row in rows[name]])
+        for name in ("input_ids", "attention_mask", "token_type_ids")
+        if name in rows
+    }
+
+
+@contextmanager
+def _same_truncation(tokenizer: Any) -> Iterator[None]:
+    """A fast tokenizer keeps the last truncation, and writes it with itself."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    before = getattr(backend, "truncation", None)
+    try:
+        yield
+    finally:
+        if backend is not None:
+            backend.enable_truncation(**before) if before else backend.no_truncation()
 
 
 def predicted_tokens(

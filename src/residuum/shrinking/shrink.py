@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from residuum.corpus.text_files import text_fingerprint, text_lines
+from residuum.corpus.streams import text_fingerprint, text_lines
 from residuum.errors import CorpusError, ModelError, SettingError
 from residuum.settings import command
 from residuum.shrinking.pruning import Depths, Lines, Measured, cut, depth_curve, layer_choices, stage_line, stage_row
@@ -169,8 +170,8 @@ def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Origina
             f"--layers {layer_count(network) - 1}."
         )
     source = settings.text
-    lines = [line for _, line in text_lines(source)] if isinstance(source, str | Path) else [str(s) for s in source]
-    lines = [line for line in lines if line.strip()][: settings.limit]
+    found = (line for _, line in text_lines(source)) if isinstance(source, str | Path) else map(str, source)
+    lines = list(islice((line for line in found if line.strip()), settings.limit))
     if not lines:
         raise CorpusError(f"{source if isinstance(source, str | Path) else 'The text'} has no line; give some text.")
     given = settings.pairs
