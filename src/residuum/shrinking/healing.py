@@ -18,7 +18,7 @@ from torch import Tensor
 
 from residuum.models.loading import from_transformers
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout
-from residuum.shrinking.planning import IGNORED, encoded, has_language_head, no_cache, predicted_tokens
+from residuum.shrinking.planning import IGNORED, encoded, has_language_head, no_cache, only_places, predicted_tokens
 from residuum.training import ShuffledBatches, StepLosses, TrainingSettings, train
 
 if TYPE_CHECKING:
@@ -135,9 +135,10 @@ def losses_of(lesson: Lesson) -> Callable[[dict[str, Any]], StepLosses]:
             if not lesson.causal:
                 inputs = inputs | {"input_ids": shown}
                 taught = taught | {"input_ids": shown if lesson.kept_ids is None else lesson.kept_ids[shown]}
+        places = None if labels is None else labels != IGNORED
         with torch.no_grad():
-            teacher = _outputs(lesson.teacher, taught)
-        student = _outputs(lesson.student, inputs)
+            teacher = _outputs(lesson.teacher, taught, places)
+        student = _outputs(lesson.student, inputs, places)
         terms = state_losses(student.hidden_states, teacher.hidden_states, lesson.kept, mask, inner=not lesson.causal)
         if lesson.layout is not None or not predicts:
             goal = _pooled(lesson, teacher.hidden_states[-1], mask)
@@ -146,8 +147,8 @@ def losses_of(lesson: Lesson) -> Callable[[dict[str, Any]], StepLosses]:
                 other = _outputs(lesson.student, batch["translations"]).hidden_states[-1]
                 found = _pooled(lesson, other, batch["translations"]["attention_mask"])
                 terms["translations"] = relative_error(found, goal[batch["places"]], around=goal)
-        if labels is not None and (labels != IGNORED).any():
-            terms["predictions"] = prediction_loss(student.logits, teacher.logits, labels, lesson.kept_ids)
+        if places is not None and places.any():
+            terms["predictions"] = prediction_loss(student.logits[0], teacher.logits[0], lesson.kept_ids)
         return StepLosses(torch.stack(list(terms.values())).sum(), terms, tokens=int(mask.sum()))
 
     return losses
@@ -177,17 +178,17 @@ def relative_error(
     return (found - goal).square().sum(dim=1).mean() / spread
 
 
-def prediction_loss(student: Tensor, teacher: Tensor, labels: Tensor, kept_ids: Tensor | None) -> Float[Tensor, ""]:
-    """KL(teacher ‖ student) of the predicted places, over the pieces that both know."""
-    places = labels != IGNORED
-    goal = teacher[places] if kept_ids is None else teacher[places][:, kept_ids]
-    goal = goal.log_softmax(dim=-1)
-    found = student[places].log_softmax(dim=-1)
-    return (goal.exp() * (goal - found)).sum(dim=-1).mean()
+def prediction_loss(
+    student: Float[Tensor, "place piece"], teacher: Float[Tensor, "place whole"], kept_ids: Tensor | None
+) -> Float[Tensor, ""]:
+    """KL(teacher ‖ student), mean over places, over the pieces that both know."""
+    goal = (teacher if kept_ids is None else teacher[:, kept_ids]).log_softmax(dim=-1)
+    return (goal.exp() * (goal - student.log_softmax(dim=-1))).sum(dim=-1).mean()
 
 
-def _outputs(network: Any, inputs: dict[str, Tensor]) -> Any:
-    return network(**inputs, **no_cache(network), output_hidden_states=True)
+def _outputs(network: Any, inputs: dict[str, Tensor], places: Tensor | None = None) -> Any:
+    with only_places(network, places):
+        return network(**inputs, **no_cache(network), output_hidden_states=True)
 
 
 def _pooled(lesson: Lesson, states: States, mask: Tensor) -> Tensor:

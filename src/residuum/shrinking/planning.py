@@ -39,6 +39,7 @@ BATCH_LINES = 32
 LONGEST = 128  # tokens of a line that are read
 HIDDEN = 0.15  # share of the tokens that a masked model has to guess
 IGNORED = -100
+LOGITS = 1 << 26  # numbers that the head gives at once: 256 MB
 STEPS = 64  # rounds of elimination: costs are computed again after each
 
 Vectors = Float[Tensor, "line neuron"]
@@ -90,18 +91,47 @@ class Sample:
     def losses(self, network: Any) -> LineLosses:
         """Per line Σ −log p of its predicted tokens, and their number."""
         device = next(network.parameters()).device
-        totals = np.zeros((self.n_lines, 2))
-        done = 0
+        vocabulary = network.get_output_embeddings().weight.shape[0]
+        totals, done = np.zeros((self.n_lines, 2)), 0
         for batch, labels in zip(self.batches, self.labels, strict=True):
+            most = max(1, int((labels != IGNORED).sum(dim=1).max()))
             inputs = inputs_of(batch, device) | {"input_ids": batch["shown_ids"].to(device)}
-            logits = network(**inputs, **no_cache(network)).logits.float().cpu()
-            losses = nn.functional.cross_entropy(
-                logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
-            ).view(labels.shape)
-            rows = self.order[done : done + len(labels)].numpy()
-            totals[rows, 0], totals[rows, 1] = losses.sum(dim=1).numpy(), (labels != IGNORED).sum(dim=1).numpy()
+            for rows in torch.arange(len(labels)).split(max(1, LOGITS // (vocabulary * most))):
+                part = {name: tensor[rows] for name, tensor in inputs.items()}
+                sums = _summed_losses(network, part, labels[rows])
+                totals[self.order[done + rows].numpy()] = sums.numpy()
             done += len(labels)
         return totals
+
+
+def _summed_losses(network: Any, inputs: dict[str, Tensor], labels: Tensor) -> Float[Tensor, "line 2"]:
+    """Per line Σ −log p of its predicted tokens, and their number."""
+    places = labels != IGNORED
+    with only_places(network, places):
+        logits = network(**inputs, **no_cache(network)).logits[0].float().cpu()
+    losses = torch.zeros(labels.shape, dtype=torch.float64)
+    losses[places] = nn.functional.cross_entropy(logits, labels[places], reduction="none").double()
+    return torch.stack([losses.sum(dim=1), places.sum(dim=1)], dim=1)
+
+
+@contextmanager
+def only_places(network: Any, places: Tensor | None) -> Iterator[None]:
+    """Let only these tokens (line × token) reach the head: with a large vocabulary it costs more than all blocks.
+
+    The logits are then 1 × token × vocabulary. None changes nothing.
+    """
+
+    def keep_chosen(_module: nn.Module, _inputs: object, output: Any) -> Any:
+        states = output["last_hidden_state"]
+        output["last_hidden_state"] = states[places.to(states.device)][None]  # pyright: ignore[reportOptionalMemberAccess]
+        return output
+
+    hook = None if places is None else network.base_model.register_forward_hook(keep_chosen)
+    try:
+        yield
+    finally:
+        if hook is not None:
+            hook.remove()
 
 
 def spread_places(n_lines: int, size: int) -> list[int]:

@@ -208,7 +208,8 @@ class PruneSettings(Healing, TableReading, Resumable):
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
     embeddings, layer 0, always stay). By measurement, it is how many. `ffn` and `heads` are the shares that stay in
-    every block. With a `corpus`, what is lost is measured on every fifth of its lines, which nothing else reads.
+    every block. With a `corpus`, what is lost is measured on every fifth of its lines, which only cka, angular
+    and probe read, too.
     """
 
     example: ClassVar[str] = "residuum prune bert-base-cased --drop top:6 --out models/bert-6"
