@@ -91,11 +91,13 @@ def prune(settings: PruneSettings) -> Pruning:
     """
     import pandas as pd
 
+    from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, from_transformers, resolve_device
     from residuum.models.surgery import check_elsewhere, check_written, layer_count, load_whole, save_whole
 
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
+    check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
     n_layers, text = layer_count(network), measured_text(settings)
@@ -105,6 +107,8 @@ def prune(settings: PruneSettings) -> Pruning:
     }  # fmt: skip
     if run := finished_run(out, "prune", config, fresh=settings.fresh):
         check_written(out)
+        if settings.push_to_hub is not None:
+            push_to_hub(out, settings.push_to_hub)
         return Pruning(out, run)
     network.to(resolve_device(settings.device))  # pyright: ignore[reportArgumentType]
     tables: dict[str, pd.DataFrame] = {"layers": pd.DataFrame({"layer": range(1, n_layers + 1)})}
@@ -138,9 +142,30 @@ def prune(settings: PruneSettings) -> Pruning:
     tables["stages"] = pd.DataFrame(stages)
     before, after = stages[0]["parameters"], stages[-1]["parameters"]
     summary = {"layers": n_layers, "kept": kept, "parameters before": before, "parameters after": after}
-    run = Run(command="prune", config=config, summary=summary, tables=tables)
-    write_run(out, run)
-    return Pruning(out, run)
+    pruning = Pruning(out, Run(command="prune", config=config, summary=summary, tables=tables))
+    _write_card(pruning)
+    write_run(out, pruning.run)
+    if settings.push_to_hub is not None:
+        push_to_hub(out, settings.push_to_hub)
+    return pruning
+
+
+def _write_card(pruning: Pruning) -> None:
+    """The card of a pruned model: what is left, how it was chosen, and whether anything was trained after that."""
+    from residuum.models.cards import write_card
+
+    config = pruning.run.config
+    chosen = f"The layers were chosen by {config['by'] or 'position'}."
+    healed = (
+        f"What is left was trained for {config['heal']} steps to give what the original gives."
+        if config["heal"]
+        else "Nothing was trained after they were dropped; fine-tune the model before you rely on it."
+    )
+    first, *stages = pruning.text().splitlines()
+    sections = {"": "\n".join([first.partition(" The model is in")[0], *(f"- {line}" for line in stages)])}
+    sections |= {"How": f"{chosen} {healed}"}
+    title = f"{Path(config['model']).name}, pruned"
+    write_card(pruning.folder, title, sections, source=config["model"], tags=["pruning"])
 
 
 def measured_text(settings: Any) -> Corpus | TaskCorpora | None:

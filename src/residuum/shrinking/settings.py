@@ -14,6 +14,7 @@ from residuum.settings import (
     MaxLoss,
     Option,
     Out,
+    Publishing,
     Resumable,
     Seed,
     Seeds,
@@ -203,7 +204,7 @@ class Healing(Settings):
 
 
 @dataclass(frozen=True)
-class PruneSettings(Healing, TableReading, Resumable):
+class PruneSettings(Healing, TableReading, Publishing, Resumable):
     """What `prune` takes.
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
@@ -281,7 +282,7 @@ def as_count(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class ShrinkSettings(Healing, Resumable):
+class ShrinkSettings(Healing, Publishing, Resumable):
     """What `shrink` takes.
 
     One limit says how small the model gets. `keep` is the share of quality that the plan must keep before healing:
@@ -338,7 +339,7 @@ class ShrinkSettings(Healing, Resumable):
 
 
 @dataclass(frozen=True)
-class TrimSettings(TextReading, Resumable):
+class TrimSettings(TextReading, Publishing, Resumable):
     """What `trim` takes."""
 
     example: ClassVar[str] = "residuum trim xlm-roberta-base turkish.txt --out models/xlmr-tr"

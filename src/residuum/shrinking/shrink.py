@@ -18,7 +18,6 @@ from residuum.errors import CorpusError, ModelError, SettingError
 from residuum.settings import command
 from residuum.shrinking.pruning import Depths, Lines, Measured, cut, depth_curve, layer_choices, stage_line, stage_row
 from residuum.shrinking.settings import ShrinkSettings
-from residuum.storage.files import whole_file
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 if TYPE_CHECKING:
@@ -108,11 +107,13 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     The plan chooses blocks and feed-forward neurons on a sample of `text`; what is left learns from the original on
     the text. Every fifth line is only used to judge. The folder loads as the original does.
     """
+    from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, weights_fingerprint
     from residuum.models.surgery import check_elsewhere, check_written, load_whole
 
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
+    check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
     config = {
@@ -125,6 +126,8 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     }
     if run := finished_run(out, "shrink", config, fresh=settings.fresh):
         check_written(out)
+        if settings.push_to_hub is not None:
+            push_to_hub(out, settings.push_to_hub)
         return Shrinking(out, run)
     original = _prepared(settings, network, tokenizer)
     with scratch(out, config, fresh=settings.fresh) as space:
@@ -143,6 +146,8 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
         run = Run("shrink", config, _summary(original, chosen, verified), tables | verified.tables)
         _ship(original, small, run, out)
     write_run(out, run)
+    if settings.push_to_hub is not None:
+        push_to_hub(out, settings.push_to_hub)
     return Shrinking(out, run)
 
 
@@ -458,6 +463,7 @@ def _summary(original: Original, chosen: Candidate, verified: Run) -> dict[str, 
 
 def _ship(original: Original, small: Any, run: Run, out: Path) -> None:
     """Write the model, its card, and the ONNX graph if it is wanted."""
+    from residuum.models.cards import write_card
     from residuum.models.surgery import save_whole
 
     save_whole(small.cpu(), original.start_tokenizer, out, source=original.settings.model)
@@ -465,12 +471,12 @@ def _ship(original: Original, small: Any, run: Run, out: Path) -> None:
         from residuum.models.onnx_graphs import write_states_graph
 
         run.summary["largest difference of ONNX"] = write_states_graph(small, original.start_tokenizer, out)
-    with whole_file(out / "README.md") as path:
-        path.write_text(card(run), encoding="utf-8")
+    title = f"{Path(run.config['model']).name}, shrunk"
+    write_card(out, title, card_sections(run), source=original.settings.model, tags=["pruning", "distillation"])
 
 
-def card(run: Run) -> str:
-    """The model card: what was cut, what it kept, and how it was made."""
+def card_sections(run: Run) -> dict[str, str]:
+    """What the card says: what was cut, what it kept, and how it was made."""
     summary, stages = run.summary, run.tables["stages"]
     names = ["layers", "parameters", "fidelity", "perplexity", "retrieval", run.config["task"], "ms_1", "ms_32"]
     names = [name for name in names if name in stages]
@@ -484,16 +490,15 @@ def card(run: Run) -> str:
         rows.append(f"| {row['stage']} | {' | '.join(cells)} |")
     value, low, high = summary["speed-up"]
     kept = ", ".join(map(str, summary["kept"]))
-    return "\n".join([
-        "---", "tags:", "- residuum", "---", "",
-        f"# {Path(run.config['model']).name}, shrunk", "",
-        f"Layers {kept} of {summary['layers']} and {summary['feed-forward']:.0%} of the feed-forward neurons of "
-        f"{run.config['model']}: {summary['parameters after']:,} of {summary['parameters before']:,} parameters, "
-        f"{value:.2f} times as fast in batches of 32 ({low:.2f}–{high:.2f}).", "",
-        *rows, "",
-        "Fidelity is the mean cosine between the sentence vectors of both models, less the original's mean vector; "
-        "ms are milliseconds per text in batches of 1 and 32. Intervals are 95 %, over lines that neither planning nor "
-        "healing read.", "",
-        f"Healed for {run.config['heal']} steps by the original on plain text; random seed {run.config['seed']}.", "",
-        "The licences are those of the model and the text that this was made from; look there before you share it.", "",
-    ])  # fmt: skip
+    what = (
+        f"Layers {kept} of {summary['layers']} and {summary['feed-forward']:.0%} of the feed-forward neurons: "
+        f"{summary['parameters after']:,} of {summary['parameters before']:,} parameters, {value:.2f} times as fast in "
+        f"batches of 32 ({low:.2f}–{high:.2f})."
+    )
+    measures = (
+        "Fidelity is the mean cosine between the sentence vectors of both models, less the original's mean vector; ms "
+        "are milliseconds per text in batches of 1 and 32. Intervals are 95 %, over lines that neither planning nor "
+        "healing read."
+    )
+    healed = f"Healed for {run.config['heal']} steps by the original on plain text; random seed {run.config['seed']}."
+    return {"": what, "What it kept": "\n".join([*rows, "", measures]), "How": healed}
