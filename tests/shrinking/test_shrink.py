@@ -10,6 +10,7 @@ import transformers as hf
 from residuum.errors import SettingError
 from residuum.reporting.report import report, section
 from residuum.shrinking import shrink as module
+from residuum.shrinking.healing import prediction_loss
 from residuum.shrinking.settings import ShrinkSettings
 from residuum.shrinking.shrink import Candidate, choose, sample_size, shrink
 from residuum.shrinking.verifying import LiveBytes
@@ -80,7 +81,17 @@ def test_a_trimmed_masked_model_learns_from_the_whole_vocabulary(text, tmp_path)
     written = hf.AutoModelForMaskedLM.from_pretrained(tmp_path / "out")
     assert written.config.vocab_size == result.run.summary["pieces after"] < network.config.vocab_size
     assert np.isfinite(result.frame["perplexity"]).all()
-    assert result.frame["perplexity"].iloc[2] < result.frame["perplexity"].iloc[1]
+    assert result.run.tables["healing"]["predictions"].notna().all()
+
+
+def test_predictions_are_compared_over_the_kept_pieces():
+    teacher, student = torch.randn(5, 9), torch.randn(5, 4)
+    kept = torch.tensor([0, 3, 4, 8])
+    expected = torch.nn.functional.kl_div(
+        student.log_softmax(1), teacher[:, kept].log_softmax(1), reduction="batchmean", log_target=True
+    )
+    torch.testing.assert_close(prediction_loss(student, teacher, kept), expected)
+    assert prediction_loss(teacher[:, kept], teacher, kept).abs() < 1e-6
 
 
 @pytest.mark.parametrize("step", ["heal", "verify", "_ship"])
