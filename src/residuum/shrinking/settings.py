@@ -244,8 +244,9 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
     def check(self) -> None:
         """One way to choose, and all that it needs."""
         narrower = self.ffn is not None or self.heads is not None
-        given = (self.drop is not None) + (self.keep is not None)
-        if given == 2 or (given == 0 and not narrower):
+        if self.drop is None and self.keep is None and not narrower:
+            raise SettingError("prune needs drop= or keep=, and with by= the number of layers; or ffn= or heads=.")
+        if self.drop is not None and self.keep is not None:
             raise SettingError(f"drop is {self.drop!r} and keep is {self.keep!r}; give exactly one of them.")
         if self.corpus is None:
             self._check_no_text()
