@@ -83,7 +83,8 @@ def _bare_clause(
         return None
     verb = lexicon.verbs()[draw.of(words.verbs[frame])]
     chosen = _tense(draw, verb.aspect[0], tense)
-    if chosen is None or not _may_act(source, subject, verb):
+    # Whether a subject that another verb has may be that of this verb.
+    if chosen is None or not all(_is_among(source.words, entity, verb.subject) for entity in subject):
         return None
     subject = subject or participants.subject(draw, words, verb.subject, free)
     objects = _objects(source, verb, negated, free) if frame in "td" else ()
@@ -109,11 +110,6 @@ def _objects(source: MeaningSource, verb: Verb, negated: bool, free: Freedom) ->
         if second is not None and first.number == "sg" and not first.possessor:
             return first, second
     return (first,)
-
-
-def _may_act(source: MeaningSource, subject: tuple[Entity, ...], verb: Verb) -> bool:
-    """Whether a subject that another verb has may be that of this verb."""
-    return all(_is_among(source.words, entity, verb.subject) for entity in subject)
 
 
 def _is_among(words: SplitVocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
@@ -274,12 +270,11 @@ def sample_shared(source: MeaningSource) -> Meaning:
 def _may_follow_motion(clause: Clause) -> bool:
     """Whether it is something to do where one has come to: no state, not waking up, nothing of another place."""
     verb = lexicon.verbs()[clause.predicate]
-    at_place = any(entity.lexeme in lexicon.places() or _is_city(entity) for entity in clause.object)
+    at_place = any(
+        entity.lexeme in lexicon.places() or (entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC")
+        for entity in clause.object
+    )
     return not (verb.is_stative or verb.key == "wake_up" or at_place or "sea" in verb.place)
-
-
-def _is_city(entity: Entity) -> bool:
-    return entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC"
 
 
 def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) -> Clause | None:
@@ -325,7 +320,7 @@ def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: 
     free = Freedom(described=False, indefinite=False, counted=False, group=False)
     clause = Clause(verb.key, tense=tense if verb.is_stative else "past", negated=negated, gap=gap)
     if gap == "object":
-        if _has_preposition(verb):
+        if ">" in verb.en or "@auf" in verb.de or "@na" in verb.sw:
             return None
         return replace(clause, subject=participants.subject(draw, words, verb.subject, free))
     if verb.frame == "t":
@@ -334,10 +329,6 @@ def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: 
     if verb.frame == "m":
         return replace(clause, ground=participants.place(draw, words, verb.place))
     return with_place(source, clause) if verb.place else None
-
-
-def _has_preposition(verb: Verb) -> bool:
-    return ">" in verb.en or "@auf" in verb.de or "@na" in verb.sw
 
 
 def _shares_lexeme(clause: Clause, inner: Clause) -> bool:

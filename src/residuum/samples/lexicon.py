@@ -270,11 +270,9 @@ def _is_usable(words: SplitVocabulary, verb: Verb) -> bool:
         needed.append(verb.object)
     if verb.frame in "mle":
         needed.append(verb.place)
-    return all(words.nouns(tags) or _has_names(words, tags) for tags in needed)
-
-
-def _has_names(words: SplitVocabulary, tags: tuple[str, ...]) -> bool:
-    return any(words.names(type) for type in ("PER", "LOC", "ORG") if type in tags)
+    return all(
+        words.nouns(tags) or any(words.names(type) for type in ("PER", "LOC", "ORG") if type in tags) for tags in needed
+    )
 
 
 @cache
