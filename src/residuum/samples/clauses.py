@@ -159,7 +159,8 @@ def is_sensible(clause: Clause) -> bool:
         return False
     if any(_UNFIT.get(clause.predicate) in entity.adjectives for entity in clause.object):
         return False
-    if clause.recipient and clause.recipient.kind == "name" and _has_named_owner(clause.object[0]):
+    owner = clause.object[0].possessor if clause.object else None
+    if clause.recipient and clause.recipient.kind == "name" and owner is not None and owner.kind == "name":
         return False
     own = [*clause.subject, *clause.object]
     own += [entity for entity in (clause.recipient, clause.ground, clause.companion, clause.beneficiary) if entity]
@@ -169,10 +170,6 @@ def is_sensible(clause: Clause) -> bool:
     if pronouns and clause.object and "@na" in lexicon.verbs()[clause.predicate].sw:
         return clause.object[0].kind != "pronoun"
     return len(set(lexemes)) == len(lexemes) and not {"i", "we"} <= set(pronouns)
-
-
-def _has_named_owner(entity: Entity) -> bool:
-    return entity.possessor is not None and entity.possessor.kind == "name"
 
 
 def _leaves_open_which(predicate: str, entity: Entity) -> bool:
@@ -279,13 +276,22 @@ def _may_follow_motion(clause: Clause) -> bool:
 
 def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) -> Clause | None:
     """The clause with a relative clause at its subject, or at its object if nothing else follows there."""
-    draw = source.draw
+    draw, verb = source.draw, lexicon.verbs().get(clause.predicate)
     roles = ["subject"]
-    if clause.object and _may_end_in_relative(clause):
+    after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
+    # An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it.
+    if (
+        clause.object
+        and verb
+        and clause.tense != "future"
+        and not clause.negated
+        and "~" not in verb.de
+        and not any(after)
+    ):
         roles.append("object")
     role = draw.of(roles)
     (entity, *others) = clause.subject if role == "subject" else clause.object
-    if others or not _may_have_relative(entity):
+    if others or entity.kind != "noun" or entity.possessor or entity.determiner not in ("the", "a"):
         return None
     tense: Tense = "past" if clause.tense == "past" else "present"
     inner = _inner_clause(source, entity, tense, draw.chance(0.15) if negated is None else negated)
@@ -295,18 +301,6 @@ def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) 
     if role == "object":
         return replace(clause, object=(described,), time_first=True)
     return replace(clause, subject=(described,))
-
-
-def _may_end_in_relative(clause: Clause) -> bool:
-    """An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it."""
-    verb = lexicon.verbs()[clause.predicate]
-    after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
-    return clause.tense != "future" and not clause.negated and "~" not in verb.de and not any(after)
-
-
-def _may_have_relative(entity: Entity) -> bool:
-    plain = entity.kind == "noun" and not entity.possessor
-    return plain and entity.determiner in ("the", "a")
 
 
 def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: bool) -> Clause | None:

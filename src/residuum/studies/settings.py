@@ -11,7 +11,7 @@ from residuum.errors import SettingError
 from residuum.settings import Argument, Device, Option, Resumable, Seed, Settings, local_folder
 
 StudyName = Literal["similarity", "redundancy", "transfer-learning", "distilled", "monolingual"]
-TaskName = Literal["upos", "chunk", "sem", "sst2", "mrpc", "rte", "stsb", "qnli", "mnli"]
+TaskName = Literal["upos", "xpos", "chunk", "sem", "ccg", "sst2", "mrpc", "rte", "stsb", "qnli", "mnli", "qqp"]
 RequiredOut = Annotated[
     Path, Option("Folder to write", "output", short="-o", identity=False, required=True, parse=local_folder)
 ]
@@ -58,6 +58,10 @@ class StudySettings(Resumable):
         Path | None, Option("Folder with treebanks/, token/, glue/, crosslingual/ and text/", "data", identity=False)
     ] = None
     tasks: Annotated[Sequence[TaskName], Option("Tasks instead of the scale's", "data")] = ()
+    languages: Annotated[
+        Sequence[str],
+        Option("Languages besides English, such as tr,sw,ur: targets of monolingual, treebanks of distilled", "data"),
+    ] = ()
     examples: Annotated[int | None, Option("Training examples of each sentence task", "data", at_least=1)] = None
     limit: Annotated[int | None, Option("Sentences of each part of a treebank", "data", at_least=1)] = None
     steps: Annotated[
