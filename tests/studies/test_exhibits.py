@@ -18,8 +18,10 @@ def test_a_wide_table_keeps_the_order_of_its_rows_and_averages_them():
     frame = pd.DataFrame({"task": ["sem", "upos"] * 2, "model": ["b", "b", "a", "a"], "score": [0.5, 0.7, 0.9, 0.1]})
     table = wide(frame, "task", "model", "score", average="mean")
     assert table.columns.tolist() == ["task", "b", "a", "mean"]
-    assert table.to_numpy().tolist() == [["sem", 0.5, 0.9, 0.7], ["upos", 0.7, 0.1, 0.4]]
-    assert with_average_row(table).iloc[-1].tolist() == ["Average", 0.6, 0.5, pytest.approx(0.55)]
+    assert table["task"].tolist() == ["sem", "upos"]
+    assert table["b"].tolist() == [0.5, 0.7]
+    assert table["mean"].tolist() == pytest.approx([0.7, 0.4])
+    assert with_average_row(table).iloc[-1].tolist() == ["Average", *map(pytest.approx, (0.6, 0.5, 0.55))]
 
 
 def test_minimal_sets_are_tables_1_2_and_8_of_their_paper():
@@ -101,9 +103,10 @@ def test_only_declared_students_have_a_panel_with_their_own_teacher():
 
 def test_ablation_rows_show_downstream_scores_and_not_losses():
     def means(value):
-        rows = [{"strategy": "full-target", "language": code, "k": 0, "part": part, "value": value}
-                for code in ("tr", "sw") for part in ("dev", "test")]  # fmt: skip
-        return run(means=rows)
+        rows = [{"strategy": "full-target", "language": code, "k": 0, "part": part, "metric": metric, "value": value}
+                for code in ("tr", "sw") for part in ("dev", "test")
+                for metric, value in (("accuracy", value), ("macro_f1", 0.0))]  # fmt: skip
+        return run({"metric": "accuracy"}, means=rows)
 
     found = results(
         (step("row-adapt", task="nli", variant="monoshot"), means(0.6)),
@@ -149,6 +152,21 @@ def test_figures_of_a_document_are_drawn_from_the_folder_alone():
     assert {"xaxis", "xaxis2"} <= set(layout)
     assert [note["text"] for note in layout["annotations"]] == ["a", "s"]
     assert all(has_marks(view.figure) for panel in panels.values() for view in panel.views)
+
+
+def test_a_grid_is_drawn_for_papers_with_its_names_and_one_legend():
+    pytest.importorskip("matplotlib")
+    from residuum.reporting.charts import Series, line_chart
+    from residuum.reporting.paper_figures import paper_figure
+
+    series = [Series("en", [0, 1], [0.1, 0.2]), Series("de", [0, 1], [0.3, 0.4])]
+    charts = {name: line_chart(series, x="layer", y="score") for name in ("first", "second", "third")}
+    drawn = paper_figure(chart_grid(charts))
+    panels = [axes for axes in drawn.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == ["first", "second", "third"]
+    assert all(len(axes.lines) == 2 for axes in panels)
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["en", "de"]
+    assert [axes.get_ylabel() for axes in panels] == ["score", "", "score"]
 
 
 def test_one_chart_is_no_grid():

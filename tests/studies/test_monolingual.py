@@ -31,10 +31,10 @@ def context(sample_context, tiny):
             folder.symlink_to(teacher_folder(), target_is_directory=True)
     for variant, score in SCORES.items():
         summary = {"metric": "accuracy", "test accuracy": {"full-target": score}}
-        write_run(context.folder("adapt", task="nli", variant=variant), Run("adapt", {}, summary))
+        write_run(context.folder("adapt", task="polarity", variant=variant), Run("adapt", {}, summary))
     for row in ROWS:
         summary = {"metric": "accuracy", "test accuracy": {"full-target": 0.5}}
-        write_run(context.folder("row-adapt", task="nli", variant=row), Run("adapt", {}, summary))
+        write_run(context.folder("row-adapt", task="polarity", variant=row), Run("adapt", {}, summary))
         for name in ("en", "tr", "sw"):
             folder = monolingual.row_folder(context, row, name)
             folder.parent.mkdir(parents=True, exist_ok=True)

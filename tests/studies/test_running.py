@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.errors import CorpusError, MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.models.loading import load_model
-from residuum.samples import sample
+from residuum.samples import sample_text
 from residuum.settings import from_mapping
 from residuum.storage.results import Run, finished_run, read_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule
 from residuum.studies.context import SCALES, StudyContext, block_count, model_family
 from residuum.studies.data import SampleData
-from residuum.studies.documents import GLUE, Document, PrintedData, PrintedNumber, StudyStep, Workload
+from residuum.studies.documents import GLUE, Document, PrintedData, PrintedNumber, PrintedTargets, StudyStep, Workload
 from residuum.studies.exhibits import Exhibit, gathered
 from residuum.studies.running import DOCUMENTS, study, study_models
 from residuum.studies.settings import StudyName, StudySettings
@@ -192,9 +192,20 @@ def test_numbers_of_the_document_stand_only_beside_its_own_data(chain, tmp_path,
 
 
 def test_no_document_prints_a_number_of_data_that_a_study_does_not_read():
-    tasks = {number.step["task"] for document in DOCUMENTS.values() for number in document.printed}
-    assert tasks <= set(GLUE)
+    numbers = [number for document in DOCUMENTS.values() for number in document.printed]
+    tasks = {number.step["task"] for number in numbers if "task" in number.step}
+    assert tasks <= {*GLUE, "xnli", "wikiann"}
     assert not tasks & {"upos", "sem", "chunk"}  # the Penn Treebank, another release, another size
+
+
+def test_numbers_of_retrieval_and_transfer_stand_only_beside_as_many_sentences():
+    data = PrintedTargets("pairs", {"tur-eng": 1000})
+    for sentences, expected in ((1000, True), (200, False)):
+        table = pd.DataFrame({"pair": ["tur-eng"], "sentences": [sentences]})
+        assert data.matches(Run("evaluate retrieval", {}, {}, {"retrieval": table})) is expected
+    adapted = Run("adapt", {}, {"target examples": {"tr": {"dev": 2490, "test": 5010}}})
+    assert PrintedTargets("XNLI", {"tr": 2490}).matches(adapted)
+    assert not PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}).matches(adapted)
 
 
 def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypatch):
@@ -342,7 +353,7 @@ def treebank_folder(tmp_path):
         for part in names[1:]:
             path = tmp_path / "data/treebanks" / folder / f"{names[0]}-ud-{part}.conllu"
             path.parent.mkdir(parents=True, exist_ok=True)
-            sample("treebank", out=path, language=names[0][:2], size=12, split=part)
+            path.write_text(sample_text("treebank", language=names[0][:2], size=12, split=part), encoding="utf-8")
     return tmp_path / "data"
 
 
@@ -367,6 +378,7 @@ def test_the_recipes_run_with_the_hub_names_of_their_models(
         folder = save_model(kind, tmp_path / "tiny" / str(number), seed=number)
         in_hub_cache(tmp_path / "hub", path, folder)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(StudyContext, "workers", 1)  # starting processes takes longer than the work
     options = {**recipe, "data": treebank_folder, "steps": steps, "yes": True, "limit": 8, "device": "cpu"}
     found = study(name, tmp_path / "out", **options)
     assert tables <= set(found.run.tables)
@@ -449,6 +461,14 @@ def test_a_study_is_configured_by_a_file_with_named_models(chain, tmp_path):
     [
         ("similarity", {"tasks": ["upos"]}, "The study similarity does not use upos; its tasks are sst2, mrpc"),
         ("monolingual", {"tasks": ["sst2"]}, "The study monolingual does not use sst2; its tasks are those of the doc"),
+        (
+            "distilled",
+            {"tasks": ["sst2"]},
+            "The study distilled does not use sst2; its tasks are upos, xpos, deprel, dep",
+        ),
+        ("similarity", {"languages": ["tr"]}, "The study similarity reads English only; leave --languages out"),
+        ("monolingual", {"languages": ["xx"]}, "The sample grammar has no target language xx; it has de, tr and sw"),
+        ("similarity", {"text": "train"}, "text is train, but the scale sample uses the sample grammar; choose small"),
         ("distilled", {"examples": 9}, "The study distilled trains on no sentence task; leave --examples out"),
         ("redundancy", {"steps": ["frozen"]}, "The study has no step frozen; its steps are compare, finetune, redund"),
     ],

@@ -55,6 +55,7 @@ ROW_TABLES = {
         "row, score, subject, value, parameters",
     )
 }
+AXES = {"layer_a": "layer", "layer_b": "layer", "value": "CKA", "redundant": "redundant (1)"}  # columns, for people
 LOWER_IS_BETTER = ("perplexity",)
 VERDICTS = {
     "holds": ("holds", "hold"),
@@ -137,7 +138,8 @@ def exhibit_panels(run: Run) -> Iterator[Panel]:
             views = [("cluster", frame, word_picture(frame))]
         else:
             views = _grids(frame, row, own)
-        caption = "One panel per " + " and ".join(own) + "." if own else "All models."
+        named = [name.removeprefix("step ") for name in own if name != "panel"]
+        caption = f"One panel per {' and '.join(named)}." if named else "All models." if not own else ""
         drawn = tuple(View(key, key, figure, row["table"], points=rows) for key, rows, figure in views)
         yield Panel(title, caption, drawn, choice="View", shape="square" if row["shape"] == "heatmaps" else "wide")
 
@@ -159,7 +161,7 @@ def _grid(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> go.Figure:
 def _chart(rows: pd.DataFrame, row: Row) -> go.Figure:
     x, y, by = str(row["x"]), str(row["y"]), str(row["by"])
     if row["shape"] == "maps":
-        return value_map(square(rows, y, x, by), x=x, y=y, colours=by)
+        return value_map(square(rows, y, x, by), x=AXES.get(x, x), y=AXES.get(y, y), colours=AXES.get(by, by))
     if row["shape"] == "bars":
         return stacked_bars(rows, x, y, by, x_title=x, y_title=y)
     if not pd.api.types.is_numeric_dtype(rows[x]):

@@ -31,14 +31,16 @@ TATOEBA = {  # the languages of XTREME's Tatoeba by their codes there
 
 SAMPLE_WORD_TASKS = ("upos", "deprel_main")
 SAMPLE_SENTENCE_TASKS: tuple[SampleTask, ...] = ("polarity", "nli")
-SAMPLE_TRANSFER: SampleTask = "nli"
+SAMPLE_TRANSFER: SampleTask = "polarity"  # learnt from few examples, which leaves room to compare students
+PAIR_FACTOR = 2  # translations per sentence of a treebank: among few, every student finds all
 TRAINING_SHARE = 4  # the sample training part is so many times larger than the development part
 NO_LOOKUP = "no content word of the test part occurs in training"
 
-TREEBANK = "treebanks/UD_English-EWT"
+TREEBANK = "UD_English-EWT"
 TREEBANK_TASKS = ("upos", "deprel_main")
+TREEBANK_LABELS = ("upos", "xpos", "deprel", "deprel_main")  # that can be chosen where all tasks are over one treebank
 WORD_TASKS = {
-    "upos": TREEBANK,
+    "upos": f"treebanks/{TREEBANK}",
     "chunk": "token/conll2000",
     "sem": "token/pmb-4.0.0/en",
     "ccg": "token/ccg",
@@ -57,7 +59,7 @@ PAIRS, TEXTS = "crosslingual/tatoeba", "text/common_voice"
 TRANSFERS = {"xnli": "crosslingual/xnli", "wikiann": "crosslingual/panx", "xcopa": "crosslingual/xcopa"}
 # XNLI's English training part is MNLI's; XCOPA has none, and the thesis trains on SIQA instead.
 STAND_INS = {"xnli": "glue/MNLI/sample_train.json", "xcopa": "crosslingual/siqa"}
-LAYOUT = f"{TREEBANK}, token/conll2000, glue/SST-2, {PARALLEL}, {PAIRS}, crosslingual/panx, {TEXTS}/LANGUAGE"
+LAYOUT = f"treebanks/{TREEBANK}, token/conll2000, glue/SST-2, {PARALLEL}, {PAIRS}, crosslingual/panx, {TEXTS}/LANGUAGE"
 FOLDERS = (
     PARALLEL,
     *WORD_TASKS.values(),
@@ -132,7 +134,7 @@ class SampleData:
 
     def pairs(self) -> list[SentencePairs]:
         """Sentences and their English translations."""
-        options = {"size": self._sentences, "seed": self.seed, "split": "test"}
+        options = {"size": PAIR_FACTOR * self._sentences, "seed": self.seed, "split": "test"}
         return [
             corpus_pairs(sample("translation", language=f"{code}-en", **options), (code, "en"))
             for code in self.targets()
@@ -189,9 +191,11 @@ class GivenData:
     seed: int = 0
     tasks: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
+    treebank: str = TREEBANK
+    part: str = "dev"
 
     def __post_init__(self) -> None:
-        known = (*WORD_TASKS, *SENTENCE_TASKS)
+        known = dict.fromkeys((*WORD_TASKS, *SENTENCE_TASKS, *TREEBANK_LABELS))
         if unknown := [name for name in self.tasks if name not in known]:
             raise SettingError(f"A study knows no task {', '.join(unknown)}; choose from {', '.join(known)}.")
         if not self.root.is_dir():
@@ -200,15 +204,16 @@ class GivenData:
     @cached_property
     def identity(self) -> dict[str, str]:
         """How a run's config describes the data: its folder, and a fingerprint of all that a study may read of it."""
-        folders = (folder for pattern in FOLDERS for folder in self.root.glob(pattern))
+        patterns = dict.fromkeys((f"treebanks/{self.treebank}", *FOLDERS))
+        folders = (folder for pattern in patterns for folder in self.root.glob(pattern))
         files = sorted({file for folder in folders for file in folder.rglob("*") if file.is_file()})
         lines = "\n".join(f"{file.relative_to(self.root).as_posix()} {checksum(file)}" for file in files)
         return {"folder": str(self.root), "files": xxhash.xxh3_64_hexdigest(lines.encode()) if files else ""}
 
     @cached_property
     def text(self) -> Corpus:
-        """The sentences over which layers are compared: the development part of the English treebank."""
-        return read_corpus(self._folder(TREEBANK), split="dev", limit=self.scale.sentences)
+        """The sentences over which layers are compared: the development part of the English treebank, or another."""
+        return read_corpus(self._folder(f"treebanks/{self.treebank}"), split=self.part, limit=self.scale.sentences)
 
     @cached_property
     def second_text(self) -> Corpus | None:
@@ -219,20 +224,22 @@ class GivenData:
     @cached_property
     def word_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
         """Parts of speech, and chunks and semantic tags where the folder has them."""
-        return {name: (named_task(name), self._splits(name, WORD_TASKS[name])) for name in self.word_texts}
+        texts = self.word_texts
+        return {name: (named_task(name), self._splits(name, texts[name])) for name in texts}
 
     @cached_property
     def treebank_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
-        """Parts of speech and dependency relations."""
-        treebank = self._splits("upos", TREEBANK)
-        return {name: (named_task(name), treebank) for name in TREEBANK_TASKS}
+        """Parts of speech and dependency relations, or other labels of the treebank that were chosen."""
+        treebank = self._splits("upos", self._folder(f"treebanks/{self.treebank}"))
+        return {name: (named_task(name), treebank) for name in self.tasks or TREEBANK_TASKS}
 
     @property
-    def word_texts(self) -> dict[str, Corpus | Path]:
+    def word_texts(self) -> dict[str, Path]:
         """The folder of each word task."""
-        self._folder(TREEBANK)
-        available = [name for name, folder in WORD_TASKS.items() if (self.root / folder).is_dir()]
-        return {name: self.root / WORD_TASKS[name] for name in self._chosen(WORD_TASKS, available)}
+        folders = {**WORD_TASKS, "upos": f"treebanks/{self.treebank}"}
+        self._folder(folders["upos"])
+        available = [name for name, folder in folders.items() if (self.root / folder).is_dir()]
+        return {name: self.root / folders[name] for name in self._chosen(folders, available)}
 
     @cached_property
     def sentence_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
@@ -301,8 +308,8 @@ class GivenData:
         notes += tuple(f"{name} has no {code}, which is left out" for code in left_out)
         return replace(corpora, notes=(*notes, *corpora.notes))
 
-    def _splits(self, name: str, folder: str) -> TaskCorpora:
-        return read_task(name, self.root / folder, limit=self.scale.sentences, seed=self.seed)
+    def _splits(self, name: str, folder: Path) -> TaskCorpora:
+        return read_task(name, folder, limit=self.scale.sentences, seed=self.seed)
 
     def _chosen(self, folders: Mapping[str, str], available: Sequence[str]) -> Sequence[str]:
         """The tasks of a kind that were asked for, or else as many of the available ones as the scale takes."""

@@ -23,6 +23,7 @@ from residuum.studies.steps import compare_stores, distillation_config, distilla
 STUDENT = "student"
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of tables B.1 and B.2
 FOCUS, HIGH = 0.3, 0.8  # clustering thresholds of the claims
+TAGS, RELATIONS = ("upos", "xpos"), ("deprel", "deprel_main")  # tasks of the thesis
 GAIN = 0.2  # the threshold at which probes of relations improve in the thesis
 OVERLAP = 0.05  # of the neurons, whose overlap between languages is measured
 NO_MULTILINGUAL = "the models are not an XLM-R and an mBERT"
@@ -340,7 +341,7 @@ def survivor_grid(results: Results, *, first: bool) -> pd.DataFrame:
     return wide(table, ["model", "layer"], "threshold", "medoid")
 
 
-def language_curves(results: Results, task: str) -> pd.DataFrame:
+def language_curves(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
     """Figures 5.4 and 5.6: the score of each language at each threshold."""
     table = chosen(gathered(results, "languages", "languages"), task=task)
     return chosen(table, kind="threshold")
@@ -353,7 +354,7 @@ def family_curves(results: Results, *, first: bool) -> pd.DataFrame:
     return chosen(table, model=tuple(names[:1] if first else names[1:]))
 
 
-def language_grid(results: Results, task: str) -> pd.DataFrame:
+def language_grid(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
     """Tables B.1 and B.2: one row per threshold and quantity, one column per family, language and model."""
     table = chosen(gathered(results, "languages", "languages"), kind="threshold", task=task)
     if table.empty:
@@ -478,7 +479,7 @@ DISTILLED = Document(
                 partial(language_curves, task=task),
                 Drawing("lines", x="threshold", y="score", by="language", panel="model"),
             )
-            for number, what, task in (("5.4", "parts of speech", "upos"), ("5.6", "relations", "deprel_main"))
+            for number, what, task in (("5.4", "parts of speech", TAGS), ("5.6", "relations", RELATIONS))
         ),
         *(
             Exhibit(
@@ -504,8 +505,8 @@ DISTILLED = Document(
                 partial(language_grid, task=task),
             )
             for label, what, task in (
-                ("Table B.1", "parts of speech", "upos"),
-                ("Table B.2", "relations", "deprel_main"),
+                ("Table B.1", "parts of speech", TAGS),
+                ("Table B.2", "relations", RELATIONS),
             )
         ),
         Exhibit("Table C.1", "Accuracy on the training part", ("languages",), training_accuracy),
@@ -561,6 +562,7 @@ DISTILLED = Document(
         "distilbert-base-multilingual-cased": "bert-base-multilingual-cased",
     },
     multilingual=True,
+    units=("treebank",),
     needs=("treebanks/UD_English-EWT", "treebanks/UD_*-PUD"),
     trains=False,
 )

@@ -79,6 +79,23 @@ class PrintedData:
         return (train + dev, test) == (self.learnt, self.tested)
 
 
+@dataclass(frozen=True)
+class PrintedTargets:
+    """Data in other languages that the document tested on, recognised by its examples (or pairs) per language."""
+
+    name: str
+    tested: Mapping[str, int]
+
+    def matches(self, run: Run) -> bool:
+        """Whether a run was tested on as many examples of each language, or retrieved among as many pairs."""
+        if "retrieval" in run.tables:
+            table = run.tables["retrieval"]
+            found = dict(zip(table["pair"], table["sentences"], strict=True))
+        else:
+            found = {code: sizes.get("dev") for code, sizes in run.summary.get("target examples", {}).items()}
+        return all(found.get(language) == size for language, size in self.tested.items())
+
+
 GLUE = {
     "sst2": PrintedData("SST-2", 67_349, 872),
     "mrpc": PrintedData("MRPC", 3_668, 408),
@@ -102,7 +119,7 @@ class PrintedNumber:
     what: str
     value: float
     model: str
-    data: PrintedData
+    data: PrintedData | PrintedTargets
     step: Mapping[str, str]
     number: Callable[[Run], float]
     tolerance: float = 0.02
@@ -182,8 +199,9 @@ def finding_tables(document: Document, results: Results, *, printed: bool) -> di
             agrees = claim.rule.supports(number.value)
             cases.append({"where": claim.where, "finding": claim.finding, **case, "agrees": agrees})
     for number in document.printed if printed else ():
-        same_model = results.of(**number.step, model=number.model)
-        findings += [_number_row(number, run) for _, run in same_model if number.data.matches(run)][:1]
+        first = next(iter(results.families), "")  # reads where a step names no model
+        own = [run for step, run in results.of(**number.step) if (step.model or first) == number.model]
+        findings += [_number_row(number, run) for run in own if number.data.matches(run)][:1]
     return {
         "findings": pd.DataFrame(findings, columns=pd.Index(FINDING_COLUMNS)),
         "cases": pd.DataFrame(cases, columns=pd.Index(CASE_COLUMNS)),

@@ -58,13 +58,17 @@ class Exhibit:
 def gathered(results: Results, kinds: str | Sequence[str], table: str, **facts: str) -> pd.DataFrame:
     """One table of all steps of some kinds below each other, with the model, task and variant of each step in front.
 
-    A column that the table has already keeps its name; the step's fact is then `step model`, and so on.
+    A column that the table has already keeps its name; the step's fact is then `step model`, and so on. Of several
+    metrics only the task's own one is kept.
     """
     parts = []
     for kind in [kinds] if isinstance(kinds, str) else kinds:
         for step, run in results.of(kind, **facts):
             if table in run.tables:
-                parts.append(with_facts(run.tables[table], step))
+                own = run.tables[table]
+                if "metric" in run.summary and "metric" in own:
+                    own = own.loc[own["metric"] == run.summary["metric"]]
+                parts.append(with_facts(own, step))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

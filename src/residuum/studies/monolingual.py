@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,10 +24,11 @@ from residuum.storage.results import Result, Run, clear_content_errors, finished
 from residuum.storage.schemas import read_yaml
 from residuum.studies.claims import Evidence, Measurement, claim
 from residuum.studies.context import NARROW_RATE, StudyContext, block_count, is_narrow
-from residuum.studies.documents import Document, Results, StudyStep, Workload
+from residuum.studies.documents import Document, PrintedNumber, PrintedTargets, Results, StudyStep, Workload
 from residuum.studies.exhibits import AVERAGE, Drawing, Exhibit, chosen, gathered, wide
 from residuum.studies.steps import distillation_config, distillation_load
 
+TEACHER = "xlm-roberta-base"
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
 RETRIEVING = {"aligned": ALIGNED, "unaligned": SHOT}  # kinds of retrieval steps, and whose students retrieve
 SUBSETS = ("uniform", "bottom", "top")
@@ -625,6 +626,47 @@ def _strategy_scores(run: Run) -> dict[str, Measurement]:
     return scores
 
 
+TABLE_4_3 = {  # retrieval with all layers of XLM-R
+    ("bertscore", "tur-eng"): 0.310, ("bertscore", "swh-eng"): 0.139,
+    ("cosine", "tur-eng"): 0.545, ("cosine", "swh-eng"): 0.151,
+}  # fmt: skip
+TABLE_4_4 = {  # zero-shot scores on the development parts: XNLI in Turkish and Swahili, named entities in both
+    "teacher": (0.717, 0.644, 0.693, 0.632),
+    "uniform": (0.647, 0.554, 0.559, 0.590),
+    "bottom": (0.662, 0.598, 0.621, 0.588),
+    "top": (0.394, 0.350, 0.343, 0.409),
+    SHOT: (0.679, 0.625, 0.650, 0.627),
+}
+TABLE_4_4_COLUMNS = (("xnli", "tr"), ("xnli", "sw"), ("wikiann", "tr"), ("wikiann", "sw"))
+TARGET_DATA = {
+    "xnli": PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}),
+    "wikiann": PrintedTargets("WikiANN", {"tr": 10_000, "sw": 1000}),
+    "tatoeba": PrintedTargets("Tatoeba", {"tur-eng": 1000, "swh-eng": 390}),
+}
+
+
+def _printed_numbers() -> Iterator[PrintedNumber]:
+    """What the thesis prints of XLM-R and of the students that were made from it."""
+
+    def retrieved(run: Run, score: str, pair: str) -> float:
+        return _retrieval_accuracy(run, score)[pair].value
+
+    def adapted(run: Run, language: str) -> float:
+        means = chosen(run.tables["means"], strategy="full-target", part="dev", k=0, language=language)
+        return float(means["value"].iloc[0])
+
+    for (score, pair), value in TABLE_4_3.items():
+        number = partial(retrieved, score=score, pair=pair)
+        yield PrintedNumber("§4.3.2, table 4.3", f"Retrieval of {pair} by {score}, all layers", value, TEACHER,
+                            TARGET_DATA["tatoeba"], {"kind": "retrieval"}, number)  # fmt: skip
+    for variant, values in TABLE_4_4.items():
+        for (task, language), value in zip(TABLE_4_4_COLUMNS, values, strict=True):
+            what = f"Zero-shot score of {variant} on {task} in {language}"
+            yield PrintedNumber("§4.3.3, table 4.4", what, value, TEACHER,
+                                TARGET_DATA[task], {"kind": "adapt", "task": task, "variant": variant},
+                                partial(adapted, language=language), 0.03)  # fmt: skip
+
+
 MONOLINGUAL = Document(
     name="monolingual",
     title="Can a multilingual model become small aligned models of single languages?",
@@ -719,7 +761,8 @@ MONOLINGUAL = Document(
         alignment_goes_with_scores,
         parts_align_by_bertscore,
     ),
-    models={"xlm-roberta-base": 85e6},
+    models={TEACHER: 85e6},
+    printed=tuple(_printed_numbers()),
     multilingual=True,
     needs=("text/common_voice", "crosslingual/tatoeba", "crosslingual/xnli", "crosslingual/panx"),
 )

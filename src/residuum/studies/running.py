@@ -31,7 +31,7 @@ from residuum.storage.results import (
 )
 from residuum.storage.tensors import stored_weights
 from residuum.studies.context import SCALES, StudyContext
-from residuum.studies.data import SENTENCE_TASKS, WORD_TASKS, GivenData, SampleData
+from residuum.studies.data import SENTENCE_TASKS, TREEBANK_LABELS, WORD_TASKS, GivenData, SampleData
 from residuum.studies.distilled import DISTILLED
 from residuum.studies.documents import (
     Document,
@@ -152,7 +152,7 @@ def study(settings: StudySettings) -> Study:
 def study_context(document: Document, settings: StudySettings) -> StudyContext:
     """Models, data and scale of a study; what is missing or cannot be used is an error."""
     # an option that a study cannot honour is an error
-    kinds = {"word": WORD_TASKS, "sentence": SENTENCE_TASKS}
+    kinds = {"word": WORD_TASKS, "sentence": SENTENCE_TASKS, "treebank": TREEBANK_LABELS}
     known = [task for unit in document.units for task in kinds[unit]]
     if unused := [task for task in settings.tasks if task not in known]:
         expected = f"its tasks are {', '.join(known)}" if known else "its tasks are those of the document"
@@ -178,7 +178,8 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         if not models and scale.name == "small":
             known = ", ".join(list(document.models)[:2])
             raise SettingError(f"The scale small needs models (--models), such as {known}; found none.")
-        data = GivenData(settings.data, scale, settings.seed, tuple(settings.tasks), tuple(settings.languages))
+        chosen = (tuple(settings.tasks), tuple(settings.languages), settings.treebank, settings.text)
+        data = GivenData(settings.data, scale, settings.seed, *chosen)
         models = models or study_models(list(document.models), document.teachers)
     return StudyContext(
         scale,

@@ -360,9 +360,7 @@ def frozen_grid(results: Results) -> pd.DataFrame:
     if scores.empty:
         return scores
     scores["frozen"] = scores["variant"].fillna("").replace("", "none") if "variant" in scores else "none"
-    metrics = scores.drop_duplicates(["model", "task"])
-    main = scores.merge(metrics[["model", "task", "metric"]], on=["model", "task", "metric"])
-    return wide(main, ["model", "frozen"], "task", "value").sort_values("model", kind="stable", ignore_index=True)
+    return wide(scores, ["model", "frozen"], "task", "value").sort_values("model", kind="stable", ignore_index=True)
 
 
 TABLE_1 = {  # accuracy with no, the top 4, bottom 4, top 6 and bottom 6 layers frozen

@@ -264,9 +264,8 @@ def pruned_grid(results: Results, *, others: bool) -> pd.DataFrame:
         return scores
     variant = scores["variant"].fillna("") if "variant" in scores else pd.Series("", index=scores.index)
     scores["layers"] = variant.map({"": "Baseline", "top": "Prune top half", "bottom": "Prune bottom half"})
-    main = scores.drop_duplicates(["model", "task", "layers", "seed"])
-    is_xlnet = main["model"].map(results.families) == "xlnet"
-    return wide(main.loc[is_xlnet if others else ~is_xlnet], ["model", "layers"], "task", "value")
+    is_xlnet = scores["model"].map(results.families) == "xlnet"
+    return wide(scores.loc[is_xlnet if others else ~is_xlnet], ["model", "layers"], "task", "value")
 
 
 def minimal_grid(results: Results) -> pd.DataFrame:
