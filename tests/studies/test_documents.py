@@ -92,3 +92,17 @@ def test_parameters_are_those_of_the_blocks():
     assert layers * of_a_block <= counted < 1.01 * layers * of_a_block
     assert block_parameters("bert-base-cased", {"bert-base-cased": 85e6}) == 85e6
     assert block_parameters("not/at-hand", {}) == 85e6
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_feature_selection_is_timed_at_four_sizes(sample_context):
+    (step,) = [step for step in DOCUMENTS["redundancy"].steps(sample_context) if step.kind == "timing"]
+    times = step.work(step, sample_context).tables["times"]
+    assert times.groupby("work")["n"].apply(list).to_dict() == {
+        "extract": [10, 20, 30, 40],
+        "cluster": [10, 20, 30, 40],
+        "rank": [336, 672, 1008, 1344],
+    }
+    assert (times["seconds"] > 0).all()
+    again = step.work(step, sample_context).tables["times"]
+    assert again.equals(times)  # read back, not measured again

@@ -46,6 +46,29 @@ def test_minimal_sets_are_tables_1_2_and_8_of_their_paper():
     assert last["bert oracle"].tolist() == pytest.approx([0.9] * 5)
 
 
+def test_layers_and_neurons_of_a_transfer_are_tables_3_9_and_10():
+    steps = [
+        {"step": "oracle", "neurons": 100, "test": 0.9},
+        {"step": "LayerSelector", "neurons": 60, "test": 0.89},
+        {"step": "clustering", "neurons": 30, "test": 0.885},
+        {"step": "feature selection", "neurons": 10, "test": 0.88},
+        {"step": "as saved", "neurons": 10, "test": 0.87},
+    ]
+    summary = {"layers": 3, "neurons": 10, "share of neurons": 0.1}
+    found = results(
+        (step("transfer", model="bert", task="upos", unit="word"), run(summary, steps=steps)),
+        (step("transfer", model="bert", task="sst2", unit="sentence"), run({**summary, "layers": 5}, steps=steps)),
+    )
+    table = redundancy.transfer_table(found, "word").set_index("quantity")["upos"]
+    assert table.to_dict() == {
+        "oracle score": 0.9, "oracle neurons": 100, "LS score": 0.89, "LS layers": 3, "CCFS score": 0.88,
+        "CCFS neurons": 10, "reduction": 0.9,
+    }  # fmt: skip
+    averages = redundancy.transfer_table(found, average=True).set_index("quantity")
+    assert averages.loc["LS layers"].tolist() == [3, 5]
+    assert averages.columns.tolist() == ["word bert", "sentence bert"]
+
+
 def test_freezing_is_one_row_per_choice_and_one_column_per_task():
     def tuned(value):
         return run(scores=[{"seed": s, "part": "test", "metric": "accuracy", "value": value + s / 10} for s in (0, 1)])
@@ -103,9 +126,9 @@ def test_only_declared_students_have_a_panel_with_their_own_teacher():
 
 def test_ablation_rows_show_downstream_scores_and_not_losses():
     def means(value):
-        rows = [{"strategy": "full-target", "language": code, "k": 0, "part": part, "metric": metric, "value": value}
+        rows = [{"strategy": "full-target", "language": code, "k": 0, "part": part, "metric": metric, "value": score}
                 for code in ("tr", "sw") for part in ("dev", "test")
-                for metric, value in (("accuracy", value), ("macro_f1", 0.0))]  # fmt: skip
+                for metric, score in (("accuracy", value), ("macro_f1", 0.0))]  # fmt: skip
         return run({"metric": "accuracy"}, means=rows)
 
     found = results(

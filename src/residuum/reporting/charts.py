@@ -258,7 +258,10 @@ def chart_grid(charts: Mapping[str, go.Figure], *, columns: int = 2) -> go.Figur
             "x": (left + right) / 2,
             "y": top,
             "yanchor": "bottom",
+            "xanchor": "center",
         }
+        if column:
+            layout[f"yaxis{number}"].pop("title", None)  # the first chart of the row says it
         layout["annotations"].append({**title, "xref": "paper", "yref": "paper", "showarrow": False})
         layout |= {key: parts["layout"][key] for key in ("coloraxis", "barmode", "legend") if key in parts["layout"]}
         height = max(height, parts["layout"].get("height", 420) * 0.8)

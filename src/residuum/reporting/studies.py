@@ -131,9 +131,7 @@ def exhibit_panels(run: Run) -> Iterator[Panel]:
         title = f"{row['document']}: {row['shows']}"
         if row["shape"] == "heatmaps":
             groups = frame.groupby([name for name in ("model", "measure") if name in frame], sort=False)
-            views = [
-                (" ".join(map(str, key)), rows, heatmap(rows, str(rows["measure"].iloc[0]))) for key, rows in groups
-            ]
+            views = [(_key_text(key, " "), rows, heatmap(rows, str(rows["measure"].iloc[0]))) for key, rows in groups]
         elif row["shape"] == "words":
             views = [("cluster", frame, word_picture(frame))]
         else:
@@ -155,7 +153,12 @@ def _grids(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> list[tuple
 def _grid(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> go.Figure:
     """The charts of a figure side by side, one per value of the panel columns."""
     groups = frame.groupby(list(panels), sort=False) if panels else [((), frame)]
-    return chart_grid({", ".join(map(str, key)): _chart(rows, row) for key, rows in groups})
+    return chart_grid({_key_text(key): _chart(rows, row) for key, rows in groups})
+
+
+def _key_text(key: object, joint: str = ", ") -> str:
+    """The values of a group as one name."""
+    return joint.join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
 def _chart(rows: pd.DataFrame, row: Row) -> go.Figure:

@@ -79,6 +79,7 @@ class StudyContext:
     teachers: Mapping[str, str] = field(default_factory=dict)  # of distilled models: the models they were made from
     architectures: Mapping[str, str] = field(default_factory=dict)  # that replace those of the configs
     multilingual: Mapping[str, bool] = field(default_factory=dict)  # of models that say so
+    kinds: tuple[str, ...] = ()  # of steps that are run; all where there are none
     device: str = "auto"
     seed: int = 0
     fresh: bool = False
@@ -88,6 +89,10 @@ class StudyContext:
     def first(self) -> str:
         """The name of the first model."""
         return next(iter(self.models))
+
+    def wants(self, *kinds: str) -> bool:
+        """Whether steps of these kinds are run, so that their data must be there."""
+        return not self.kinds or not set(kinds).isdisjoint(self.kinds)
 
     @property
     def families(self) -> dict[str, str]:

@@ -192,7 +192,7 @@ def distilled_models_transfer_nearly_as_well(results: Results) -> Evidence | str
 
 @claim("§5.1, figure 5.2", "GPT-2 repeats one layer: its middle layers are the most similar of all models.", above=0)
 def gpt2_is_flat(results: Results) -> Evidence | str | None:
-    """Mean CKA of the middle layers (neither the first nor the last two) of GPT-2 minus the highest of other models."""
+    """Mean CKA of the middle layers (neither the first nor the last) of GPT-2 minus the highest of other models."""
     return _extreme(results, "gpt2", highest=True)
 
 
@@ -298,7 +298,7 @@ def _extreme(results: Results, family: str, *, highest: bool) -> Evidence | str 
     pairs, means = results.only("compare").tables["similarity"], {}
     for model, rows in pairs.loc[pairs["model_a"] == pairs["model_b"]].groupby("model_a", sort=False):
         last = rows["layer_a"].max()
-        middle = rows["layer_a"].between(1, last - 2) & rows["layer_b"].between(1, last - 2)
+        middle = rows["layer_a"].between(1, last - 1) & rows["layer_b"].between(1, last - 1)
         means[str(model)] = Measurement.mean(rows.loc[middle & (rows["layer_a"] != rows["layer_b"])])
     own = [mean for model, mean in means.items() if results.families.get(model) == family]
     others = [mean for model, mean in means.items() if results.families.get(model) != family]
@@ -323,10 +323,10 @@ def threshold_curves(results: Results) -> pd.DataFrame:
     """Figure 5.3: the neurons that are left (share of all) and the score of each task at each threshold."""
     table = gathered(results, "redundancy", "thresholds")
     share = table.drop_duplicates(["model", "threshold"]).assign(line="neurons (share of all)")
-    share = share[["model", "threshold", "line", "neurons", "share"]].rename(columns={"share": "value"})
-    scores = table.rename(columns={"task": "line", "score": "value"})
-    columns = ["model", "threshold", "line", "neurons", "value", "low", "high"]
-    return pd.concat([scores, share])[[name for name in columns if name in scores]].reset_index(drop=True)
+    share = share.drop(columns=["score", "low", "high"], errors="ignore").rename(columns={"share": "value"})
+    scores = table.drop(columns="share").rename(columns={"task": "line", "score": "value"})
+    names = ["model", "threshold", "line", "neurons", "value", "low", "high"]
+    return pd.concat([scores, share], ignore_index=True).reindex(columns=names)
 
 
 def survivor_grid(results: Results, *, first: bool) -> pd.DataFrame:

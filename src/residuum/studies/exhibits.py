@@ -76,7 +76,7 @@ def with_facts(table: pd.DataFrame, step: StudyStep) -> pd.DataFrame:
     """A table with the model, task and variant of its step as its first columns."""
     known = {name: getattr(step, name) for name in ("model", "task", "variant") if getattr(step, name)}
     facts = {f"step {name}" if name in table else name: value for name, value in known.items()}
-    return table.assign(**facts)[[*facts, *table.columns]]
+    return table.assign(**facts).reindex(columns=[*facts, *table.columns])
 
 
 def wide(

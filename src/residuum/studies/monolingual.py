@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from residuum.adaptation.adapting import adapt
@@ -216,7 +218,7 @@ def adapt_row(step: StudyStep, context: StudyContext) -> Run:
         **adaptation_settings(context).options(AdaptationTraining),
         device=context.device,
         target={code: str(row_folder(context, step.variant, code)) for code in corpora.targets},
-        strategy="full-target",
+        strategy=("full-target",),
         **context.options,
     ).run
 
@@ -454,10 +456,10 @@ def examples_help(results: Results) -> Evidence | None:
     """Test score with the most target examples minus the zero-shot score, mean over languages, per task and model."""
     cases = {}
     for step, run in results.of("adapt"):
-        table = chosen(run.tables["means"], strategy="full-target", part="test")
-        most = table["k"].max()
+        table = chosen(run.tables["means"], strategy="full-target", part="test", metric=run.summary["metric"])
+        most = max(table["k"].tolist(), default=0)
         if most > 0:
-            zero, few = (Measurement.mean(table.loc[table["k"] == k]) for k in (0, most))
+            zero, few = (Measurement.mean(chosen(table, k=k)) for k in (0, most))
             cases[f"{step.task}, {step.variant}"] = few - zero
     return Evidence.of(cases)
 
@@ -526,7 +528,7 @@ def row_retrieval_grid(results: Results, table: str) -> pd.DataFrame:
         return found
     grid = _retrieval_columns(chosen(found.assign(strategy=names), layers="all"))
     if table != "4.12":
-        grid.insert(1, "downstream average", grid["strategy"].map(downstream))
+        grid.insert(1, "downstream average", [downstream.get(name, math.nan) for name in grid["strategy"].tolist()])
     return grid
 
 
@@ -621,7 +623,8 @@ def _strategy_scores(run: Run) -> dict[str, Measurement]:
         score = Measurement.accuracy(value, examples) if metric == "accuracy" else Measurement.exact(value)
         if "scores" in run.tables:
             table = chosen(run.tables["scores"], strategy=name, part="test", metric=metric, k=0)
-            score = score.over_seeds(table.groupby("seed")["value"].mean().to_numpy(dtype=float))
+            by_seed = [rows["value"].astype(float).mean() for _, rows in table.groupby("seed")]
+            score = score.over_seeds(np.array(by_seed))
         scores[name] = score
     return scores
 

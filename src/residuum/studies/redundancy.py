@@ -17,7 +17,7 @@ from residuum.activations.extraction import extract
 from residuum.corpus.tasks import Task, TaskCorpora
 from residuum.maths.probing import Probe, train_probes
 from residuum.maths.rankings import lca_ranking
-from residuum.maths.targets import Target
+from residuum.maths.targets import class_target
 from residuum.shrinking.transferring import transfer
 from residuum.storage.results import Run, finished_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
@@ -72,7 +72,7 @@ def time_feature_selection(step: StudyStep, context: StudyContext) -> Run:
     config = {"model": step.model, "text": text.fingerprint, "shares": list(TIMED_SHARES), "words": TIMED_WORDS}
     if run := finished_run(out, "study timing", config, fresh=context.fresh):
         return run
-    rows = []
+    rows, features = [], np.empty((0, 0))
     with TemporaryDirectory() as folder:
         for share in TIMED_SHARES:
             part = text.limit(max(1, round(share * len(text))))
@@ -83,14 +83,13 @@ def time_feature_selection(step: StudyStep, context: StudyContext) -> Run:
             start = time.perf_counter()
             cluster_store(store)
             rows.append(("cluster", len(part), time.perf_counter() - start))
-        features = store.array()[:TIMED_WORDS].reshape(min(store.n_rows, TIMED_WORDS), -1)
-    labels = np.array([label or "" for sentence in text.word_labels("upos") for label in sentence])[: len(features)]
-    classes = np.unique(labels, return_inverse=True)[1]
+            features = store.array()[:TIMED_WORDS].reshape(min(store.n_rows, TIMED_WORDS), -1)  # of the whole text
+    labels = [label or "" for sentence in text.word_labels("upos") for label in sentence]
+    target = class_target(labels[: len(features)])
     for share in TIMED_SHARES:
         n_neurons = round(share * features.shape[1])
-        target, start = Target(classes, int(classes.max()) + 1), time.perf_counter()
-        (probe,) = train_probes(np.ascontiguousarray(features[:, :n_neurons]), {"upos": target}, [Probe("upos")],
-                                context.recipe())  # fmt: skip
+        start, part = time.perf_counter(), np.ascontiguousarray(features[:, :n_neurons])
+        (probe,) = train_probes(part, {"upos": target}, [Probe("upos")], context.recipe())
         lca_ranking(probe.weight)
         rows.append(("rank", n_neurons, time.perf_counter() - start))
     run = Run("study timing", config, {}, {"times": pd.DataFrame(rows, columns=pd.Index(["work", "n", "seconds"]))})
@@ -284,7 +283,7 @@ def _words_minus_sentences(results: Results, kind: str, number: Callable[[Run], 
 def threshold_averages(results: Results) -> pd.DataFrame:
     """Figure 2: neurons left (in percent of all) and score at each threshold, averaged over tasks; one row per line."""
     table = gathered(results, "redundancy", "thresholds")
-    means = table.groupby(["model", "threshold"], sort=False)[["share", "score"]].mean().reset_index()
+    means = pd.DataFrame(table.groupby(["model", "threshold"], sort=False)[["share", "score"]].mean()).reset_index()
     names = {"share": "neurons (share of all)", "score": "score (average)"}
     return means.rename(columns=names).melt(["model", "threshold"], var_name="line", value_name="value")
 
@@ -292,7 +291,8 @@ def threshold_averages(results: Results) -> pd.DataFrame:
 def window_averages(results: Results) -> pd.DataFrame:
     """Figure 3: the share of clusters within one, two, three and more layers, averaged over tasks."""
     table = gathered(results, "redundancy", "windows")
-    return table.groupby(["model", "threshold", "window"], sort=False)["share"].mean().reset_index()
+    keys = ["model", "threshold", "window"]
+    return pd.DataFrame(table.groupby(keys, sort=False)[["share"]].mean()).reset_index()
 
 
 def redundant_layers(results: Results) -> pd.DataFrame:
@@ -337,10 +337,7 @@ def transfer_table(results: Results, unit: str = "", average: bool = False) -> p
 
     def row(step: StudyStep, run: Run) -> list[dict[str, Any]]:
         steps = run.tables["steps"].set_index("step")
-        oracle, layers, last = (
-            steps.loc[next((name for name in names if name in steps.index), steps.index[0])]
-            for names in (("oracle",), ("layer", "LayerSelector", "layer selector"), ("as saved",))
-        )
+        oracle, layers, last = (steps.loc[name] for name in ("oracle", "LayerSelector", "feature selection"))
         values = {
             "oracle score": oracle["test"], "oracle neurons": oracle["neurons"],
             "LS score": layers["test"], "LS layers": run.summary["layers"],
@@ -405,8 +402,8 @@ def _data(results: Results, unit: str) -> pd.DataFrame:
 def layer_times(family: str, results: Results) -> pd.DataFrame:
     """Times by number of layers of the models of a family, or of all that are no XLNet."""
     times = running_times(results, "costs", "layers")
-    is_xlnet = times["model"].map(results.families).eq("xlnet") if not times.empty else []
-    return times.loc[is_xlnet if family else ~is_xlnet] if len(times) else times
+    models = [name for name, own in results.families.items() if (own == "xlnet") == bool(family)]
+    return chosen(times, model=tuple(models))
 
 
 def work_times(work: str, results: Results) -> pd.DataFrame:

@@ -189,6 +189,7 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         teachers={name: model.teacher for name, model in models.items() if model.teacher},
         architectures={name: model.architecture for name, model in models.items() if model.architecture},
         multilingual={name: model.multilingual for name, model in models.items() if model.multilingual is not None},
+        kinds=tuple(settings.steps),
         **{name: getattr(settings, name) for name in ("device", "seed", "fresh", "max_memory")},
     )
 

@@ -25,13 +25,16 @@ RANDOM = " (random)"  # after the name of a random twin
 
 def similarity_steps(context: StudyContext) -> tuple[StudyStep, ...]:
     """Compare models, their random twins, and models before and after fine-tuning; fine-tune with frozen layers."""
-    tasks, load = list(context.data.sentence_tasks), Workload(read=3 * len(context.data.text))
+    load = Workload(read=3 * len(context.data.text))
     steps = [StudyStep("compare", "Compare all layers of all models", _compare, load)]
     if any(map(has_heads, context.models.values())):
         steps.append(StudyStep("attention", "Compare the heads of all models that have some", _attention, load))
     steps.append(StudyStep("random", "Compare models with their random twins", _random, load))
     if context.data.second_text is not None:
         steps.append(StudyStep("corpus", "Compare all layers over a second corpus", compare_second_corpus, load))
+    if not context.wants("finetune", "tuned", "frozen"):
+        return tuple(steps)
+    tasks = list(context.data.sentence_tasks)
     for model in list(context.models)[:TUNED_MODELS]:
         steps += [finetune_step(context, model, task) for task in tasks]
         steps.append(StudyStep("tuned", f"Compare {model} before and after fine-tuning", compare_tuned, load, model))
@@ -318,7 +321,8 @@ def _localization(run: Run) -> pd.DataFrame:
 
 def _same_layer(pairs: pd.DataFrame) -> pd.Series:
     """Which pairs are a layer and itself."""
-    return (pairs["model_a"] == pairs["model_b"]) & (pairs["layer_a"] == pairs["layer_b"])
+    same = pairs["model_a"].eq(pairs["model_b"]) & pairs["layer_a"].eq(pairs["layer_b"])
+    return pd.Series(same, dtype=bool)
 
 
 def _same_depth(pairs: pd.DataFrame) -> Evidence | str | None:
@@ -326,10 +330,10 @@ def _same_depth(pairs: pd.DataFrame) -> Evidence | str | None:
     if pairs.empty:
         return "there is only one model, or one of each family"
     cases = {}
-    for models, rows in pairs.groupby(["model_a", "model_b"], sort=False):
+    for (first, second), rows in pairs.groupby(["model_a", "model_b"], sort=False):
         depths = [rows[name] / rows[name].max() for name in ("layer_a", "layer_b")]
         near = (depths[0] - depths[1]).abs() <= 0.1
-        cases[" and ".join(map(str, models))] = Measurement.mean(rows.loc[near]) - Measurement.mean(rows.loc[~near])
+        cases[f"{first} and {second}"] = Measurement.mean(rows.loc[near]) - Measurement.mean(rows.loc[~near])
     return Evidence.of(cases)
 
 

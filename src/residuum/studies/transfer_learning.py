@@ -263,9 +263,10 @@ def pruned_grid(results: Results, *, others: bool) -> pd.DataFrame:
     if scores.empty:
         return scores
     variant = scores["variant"].fillna("") if "variant" in scores else pd.Series("", index=scores.index)
-    scores["layers"] = variant.map({"": "Baseline", "top": "Prune top half", "bottom": "Prune bottom half"})
-    is_xlnet = scores["model"].map(results.families) == "xlnet"
-    return wide(scores.loc[is_xlnet if others else ~is_xlnet], ["model", "layers"], "task", "value")
+    names = {"": "Baseline", "top": "Prune top half", "bottom": "Prune bottom half"}
+    scores["layers"] = [names[own] for own in variant.tolist()]
+    models = [name for name, own in results.families.items() if (own == "xlnet") == others]
+    return wide(chosen(scores, model=tuple(models)), ["model", "layers"], "task", "value")
 
 
 def minimal_grid(results: Results) -> pd.DataFrame:
