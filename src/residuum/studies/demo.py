@@ -49,7 +49,8 @@ def demo(settings: DemoSettings) -> Path:
         result = study(name, out / name, **settings.options(Resumable))
         verdicts = result.frame["verdict"].value_counts()
         say("Claims: " + ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items()) + f"; see {result.page}.")
-        first_steps = result.exhibits.drop_duplicates("command")["step"].tolist()  # the study's page shows all
+        measured = result.exhibits.loc[result.exhibits["step"] != ""]
+        first_steps = measured.drop_duplicates("command")["step"].tolist()  # the study's page shows all
         folders += [out / name, *(out / name / step for step in first_steps)]
         clock.finish(name)
     say(f"Step {total} of {total}: one page of {len(folders)} runs ({clock.left()} left)")
