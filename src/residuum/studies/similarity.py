@@ -330,10 +330,12 @@ def _same_depth(pairs: pd.DataFrame) -> Evidence | str | None:
     if pairs.empty:
         return "there is only one model, or one of each family"
     cases = {}
-    for (first, second), rows in pairs.groupby(["model_a", "model_b"], sort=False):
+    for _, rows in pairs.groupby(["model_a", "model_b"], sort=False):
         depths = [rows[name] / rows[name].max() for name in ("layer_a", "layer_b")]
         near = (depths[0] - depths[1]).abs() <= 0.1
-        cases[f"{first} and {second}"] = Measurement.mean(rows.loc[near]) - Measurement.mean(rows.loc[~near])
+        cases[f"{rows['model_a'].iloc[0]} and {rows['model_b'].iloc[0]}"] = Measurement.mean(
+            rows.loc[near]
+        ) - Measurement.mean(rows.loc[~near])
     return Evidence.of(cases)
 
 
