@@ -17,10 +17,9 @@ def teacher(tmp_path):
     return shutil.copytree(teacher_folder(), tmp_path / "here" / "teacher")
 
 
-NEEDS_MORE = {  # an XLNet, chunks, or rows that only the scale paper distils
+NEEDS_MORE = {  # an XLNet, or chunks
     "redundancy": {"Figure 9", "Figure 11"},
     "transfer-learning": {"Table 4", "Table 6", "Figure 2"},
-    "monolingual": {"Table 4.7", "Table 4.11"},
 }
 
 
