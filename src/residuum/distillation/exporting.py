@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from residuum.distillation.students import parameter_counts
 from residuum.models.onnx_graphs import write_graph
 from residuum.models.surgery import save_whole
 from residuum.storage.files import whole_file
+from residuum.storage.results import card_text
 
 COUNTERS = ("step", "tokens", "seconds")
 CARD = """---
 library_name: transformers
 tags: [distillation, residuum]
-language: [{languages}]
-base_model: {teacher}
+language: {codes}
+base_model: {base}
 ---
 
 # {name}
@@ -103,8 +105,10 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         )
     return CARD.format(
         name=student.name,
-        teacher=Path(settings.teacher).name,
+        teacher=card_text(Path(settings.teacher).name),
+        base=json.dumps(Path(settings.teacher).name),
         languages=", ".join(student.languages),
+        codes=json.dumps(list(student.languages)),  # quoted: `no` is no language in YAML
         loader="AutoModel" if student.model.head is None else heads[student.model.causal],
         parameters=parameters,
         share=parameters / of_teacher,
@@ -122,8 +126,8 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
         steps=settings.optimiser.steps,
         batch_size=settings.text.batch_size,
         temperature=prepared.objective.temperature,
-        data="\n".join(f"- {language}: {texts[language]}" for language in student.languages),
-        scores="\n".join(f"- {name}: {value}" for name, value in own.items()) or "None were measured.",
+        data="\n".join(f"- {language}: {card_text(texts[language])}" for language in student.languages),
+        scores="\n".join(f"- {card_text(name)}: {value}" for name, value in own.items()) or "None were measured.",
     )
 
 

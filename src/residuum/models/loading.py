@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from residuum.costs import Cost, CostStep, within
 from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
+from residuum.settings import LAYERS, layer_numbers, whole_number
 from residuum.storage.tensors import stored_kinds, stored_weights
 
 if TYPE_CHECKING:
@@ -33,6 +34,20 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
 WEIGHT_BYTES = 4  # whatever it was stored as, a weight is read as float32
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Eval mode without gradients; afterwards every submodule is back in its previous mode."""
+    modes = [part for module in modules for part in module.modules() if part.training]
+    for part in modes:
+        part.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part in modes:
+            part.training = True
 
 
 @dataclass(frozen=True)
@@ -119,8 +134,9 @@ class Model:
 
     @torch.inference_mode()
     def read(self, batch: Batch, layers: Sequence[int], attention: bool = False) -> Reading:
-        """Run the network on a padded batch and return the wanted layers."""
-        return self.reader(self.module, batch, layers, attention)
+        """Run the network on a padded batch, in eval mode for as long as that takes, and return the wanted layers."""
+        with evaluating([self.module]):
+            return self.reader(self.module, batch, layers, attention)
 
     def __repr__(self) -> str:
         twin = ", random weights" if self.random_init else ""
@@ -146,6 +162,7 @@ def load_model(
     Only safetensors are read unless `allow_pickle`; weights of more than `max_memory` bytes are refused unread.
     """
     check_weights([name_or_path], max_memory)
+    seed, layers = whole_number("seed", seed), None if layers is None else whole_number("layers", layers)
     module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
     check_vocabulary(module, tokenizer, str(name_or_path))
@@ -155,7 +172,7 @@ def load_model(
         model = replace(model, name=f"{model.name} (random)", random_init=True)
     if layers is not None:
         model = first_layers(model, layers)
-    model.module.to(resolve_device(device))
+    model.module.to(resolve_device(device)).eval()
     place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
     origin = Origin(place, random_init, seed, layers, device, attention, allow_pickle, trust_remote_code)
     return replace(model, origin=origin)
@@ -190,13 +207,15 @@ def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:
 def from_transformers(
     module: nn.Module, tokenizer: PreTrainedTokenizerBase, *, name: str = "model", attention: bool = False
 ) -> Model:
-    """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs."""
+    """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs.
+
+    The network stays in the mode that it has, training or not; it is read in eval mode.
+    """
     module = getattr(module, "base_model", module)
     config: Any = module.config
     causal = not config.is_encoder_decoder and is_causal(module)
     if config.is_encoder_decoder and hasattr(module, "get_encoder"):
         module = module.get_encoder()  # pyright: ignore[reportCallIssue]
-    module.eval()
     if attention:
         module.set_attn_implementation("eager")  # pyright: ignore[reportCallIssue]
     n_layers = _block_count(module)
@@ -234,9 +253,9 @@ def from_module(
                 f"No submodule {layer!r} in {type(module).__name__}; it has {', '.join(filter(None, modules))}."
             )
     pads = "attention_mask" in inspect.signature(module.forward).parameters
-    module.eval()
     reader = _hooked_reader(tuple(layers), pads)
-    probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
+    with evaluating([module]):
+        probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
     return Model(
         name=name,
         module=module,
@@ -252,7 +271,8 @@ def from_module(
 
 def first_layers(model: Model, k: int) -> Model:
     """Keep blocks 1 … k for good; layers 0 … k stay what they were in the whole model."""
-    if not 0 <= k <= model.n_layers:
+    k = whole_number("layers", k)
+    if k > model.n_layers:
         raise SettingError(f"Cannot keep the first {k} layers of {model.name}: it has {model.n_layers}.")
     if k == model.n_layers:
         return model
@@ -282,10 +302,11 @@ def only_first_layers(model: Model, k: int) -> Iterator[Model]:
 
 def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
     """Turn `all`, `0,4-6` or `last` into layer numbers of a model with `n_layers` blocks."""
-    if isinstance(text, int):
-        wanted = [text]
-    elif not isinstance(text, str):
-        wanted = list(text)
+    if not isinstance(text, str):
+        try:
+            wanted = list(layer_numbers(text))
+        except (TypeError, ValueError):
+            raise SettingError(f"layers is {text!r}; expected {LAYERS}.") from None
     elif text == "all":
         wanted = list(range(n_layers + 1))
     elif text == "last":
@@ -514,11 +535,8 @@ def is_causal(module: nn.Module) -> bool:
     batch = probe_batch(module, None, size)
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, -1] += 1
-    was_training = module.training
-    module.eval()
-    with torch.inference_mode():
+    with evaluating([module]):
         first, second = (module(**b).last_hidden_state[:, : size - 1] for b in (batch, changed))
-    module.train(was_training)
     return torch.allclose(first, second, atol=1e-6)
 
 
@@ -602,7 +620,7 @@ def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[.
 
 def _block_count(module: nn.Module) -> int:
     """The number of blocks, counted in a pass because configs name it in a dozen ways."""
-    with torch.inference_mode():
+    with evaluating([module]):
         output = module(**probe_batch(module, None), output_hidden_states=True)
     return len(_states(output)) - 1
 

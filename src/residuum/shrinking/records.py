@@ -20,7 +20,7 @@ from residuum.shrinking.classifier import classifier_bytes
 from residuum.shrinking.measuring import Costs, network_bytes
 from residuum.shrinking.selection import Candidate, Candidates
 from residuum.storage.files import whole_file
-from residuum.storage.results import Run
+from residuum.storage.results import Run, card_text
 
 NAMES = {"layers": "LayerSelector", "clusters": "clustering", "neurons": "feature selection"}
 COSTS = ("neurons", "parameters", "bytes", "ms")
@@ -258,7 +258,7 @@ def card(run: Run) -> str:
         yaml.safe_dump(front, sort_keys=False, allow_unicode=True).strip(),
         "---",
         "",
-        f"# {config['model']}, reduced for {summary['task']}",
+        f"# {card_text(config['model'])}, reduced for {card_text(summary['task'])}",
         "",
         _what_it_is(run),
         "",
@@ -285,9 +285,9 @@ def card(run: Run) -> str:
         "",
         "## Data and settings",
         "",
-        *(f"- {part}: {config['data'][part].rsplit(' ', 1)[0]}, {count:,} {config['unit']}s"
+        *(f"- {part}: {card_text(config['data'][part].rsplit(' ', 1)[0])}, {count:,} {config['unit']}s"
           for part, count in summary["examples"].items()),
-        *(f"- {note}" for note in config["notes"]),
+        *(f"- {card_text(note)}" for note in config["notes"]),
         f"- steps: {', '.join(config['steps'])}; keep {config['keep']:g}; budget {config['budget'] or 'none'}",
         f"- random seed {config['seed']}",
         f"- a {config['unit']} is read at: {place}",

@@ -22,6 +22,7 @@ from residuum.settings import (
     TableReading,
     TaskReading,
     as_bytes,
+    layers_text,
 )
 
 if TYPE_CHECKING:
@@ -194,8 +195,18 @@ class PruneSettings(TableReading, Resumable):
     model: ModelName
     out: Out
     _: KW_ONLY
-    drop: Annotated[Any, Option("Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many")] = None
-    keep: Annotated[Any, Option("Layers to keep instead, written the same way")] = None
+    drop: Annotated[
+        Any,
+        Option(
+            "Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many",
+            expects="top:6, bottom:6, alternate or 1,4-6",
+            form=layers_text,
+        ),
+    ] = None
+    keep: Annotated[
+        Any,
+        Option("Layers to keep instead, written the same way", expects="top:6 or numbers", form=layers_text),
+    ] = None
     by: Annotated[
         Literal["cka", "angular", "probe"] | None,
         Option("Measure: output most like input (cka), least rotation (angular), least gain of a probe (probe)"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +26,7 @@ from residuum.models.surgery import (
 )
 from residuum.settings import command
 from residuum.storage.files import remove_folder, whole_file
-from residuum.storage.results import Result, Run, finished_run, read_run, write_run
+from residuum.storage.results import Result, Run, card_text, finished_run, read_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.encoding import (
     Batch,
@@ -447,9 +446,6 @@ def model_card(run: Run) -> str:
     """The README.md of a fine-tuned model, with the front matter that model hubs read."""
     config, summary, scores = run.config, run.summary, run.tables["scores"]
 
-    def plain(text: str) -> str:  # names of folders and labels must not add lines or HTML to the card
-        return html.escape(" ".join(text.split()), quote=False)
-
     matter: dict[str, Any] = {"library_name": "transformers", "tags": ["residuum", f"task:{summary['task']}"]}
     if not Path(config["model"]).exists():  # a hub name; a local folder means nothing to others
         matter["base_model"] = config["model"]
@@ -469,7 +465,7 @@ def model_card(run: Run) -> str:
         yaml.safe_dump(matter, sort_keys=False, allow_unicode=True).strip(),
         "---",
         "",
-        f"# {plain(Path(config['model']).name)}, fine-tuned on {plain(summary['task'])}",
+        f"# {card_text(Path(config['model']).name)}, fine-tuned on {card_text(summary['task'])}",
         "",
         f"A model of {summary['layers']} layers for {summary['kind']}.{dropped}{frozen} Best development score at step "
         f"{summary['best step']} of {summary['steps']}; seed {config['seeds'][0]}.",
@@ -482,8 +478,8 @@ def model_card(run: Run) -> str:
         "",
         "## Data",
         "",
-        *(f"- {part}: {plain(config['data'][part].rsplit(' ', 1)[0])}" for part in ("train", "dev", "test")),
-        *(f"- {plain(note)}" for note in summary["notes"]),
+        *(f"- {part}: {card_text(config['data'][part].rsplit(' ', 1)[0])}" for part in ("train", "dev", "test")),
+        *(f"- {card_text(note)}" for note in summary["notes"]),
         f"- sentences that were cut: {sum(summary['cut short'].values()):,}",
         "",
         "The licence of the data is that of its source; check it before you share this model.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -16,9 +17,10 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models.loading import evaluating
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
-from residuum.storage.results import Result, Run, finished_run, read_run, write_run
+from residuum.storage.results import Result, Run, card_text, finished_run, read_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import TrainingResult, rehearse, train, training_step
 from residuum.training.pretraining_objectives import (
@@ -31,7 +33,7 @@ from residuum.training.pretraining_objectives import (
     losses_of,
 )
 from residuum.training.pretraining_texts import PretrainingTexts, read_texts, shares, train_tokenizer
-from residuum.training.processes import evaluating, is_main_process, process_count, wait_for_others
+from residuum.training.processes import is_main_process, process_count, wait_for_others
 from residuum.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
@@ -369,14 +371,20 @@ def model_card(settings: PretrainSettings, texts: PretrainingTexts, parameters: 
     last = [(str(name), values.iloc[-1]) for name, values in training.scores.items() if name != "step"]
     sections = {
         "Data": _data_tables(texts),
-        "Sources and licences": "\n".join(f"- {source}" for source in settings.sources),
-        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {settings.out}",
+        "Sources and licences": "\n".join(f"- {card_text(source)}" for source in settings.sources),
+        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {card_text(settings.out)}",
         "Curve": curve,
         "Scores": _table(("score", "value"), last) if last else "",
         "Limits": "A small model for trying out methods; it has read little and knows little.",
     }
-    front = ["---", "library_name: transformers", "language:", *(f"- {name}" for name in settings.text), "---"]
-    parts = [f"# {settings.name}", summary]
+    front = [
+        "---",
+        "library_name: transformers",
+        "language:",
+        *(f"- {json.dumps(name)}" for name in settings.text),
+        "---",
+    ]
+    parts = [f"# {card_text(settings.name)}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return "\n".join(front) + "\n\n" + "\n\n".join(parts) + "\n"
 
@@ -395,7 +403,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
     def cell(value: Any) -> str:
         if isinstance(value, str):
-            return value
+            return card_text(value).replace("|", "\\|")
         if value != value:
             return ""
         return f"{int(value):,}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
