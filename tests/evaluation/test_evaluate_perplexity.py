@@ -1,6 +1,7 @@
 """`evaluate perplexity`: against full logits, token by token, of masked and causal models."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
@@ -52,6 +53,13 @@ def test_a_decoder_against_its_own_loss(family, folder, text):
     assert found["tokens"] == count
     assert found["loss"] == pytest.approx(total / count, rel=1e-5)
     assert found["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-5)
+
+
+def test_a_column_of_parquet_is_read_as_its_lines_are(folder, text, tmp_path):
+    pd.DataFrame({"id": range(len(LINES)), "body": LINES}).to_parquet(tmp_path / "text.parquet")
+    found = evaluate_perplexity(folder("gpt2", "causal"), tmp_path / "text.parquet", text="body", progress=False)
+    plain = evaluate_perplexity(folder("gpt2", "causal"), text, progress=False)
+    assert found.frame.equals(plain.frame)
 
 
 @pytest.mark.parametrize("family", MASKED)
@@ -156,3 +164,13 @@ def test_mistakes_are_named(folder, tiny_folder, text):
         evaluate_perplexity(folder("bert", "masked"), [text, text], progress=False)
     with pytest.raises(SettingError, match="No token of one can be predicted"):
         evaluate_perplexity(folder("gpt2", "causal"), Corpus(name="one", sentences=[["a"]]), progress=False)
+
+
+def test_perplexity_in_half_precision_and_from_disk(folder, text):
+    place = folder("gpt2", "causal")
+    whole = evaluate_perplexity(place, text, progress=False).frame.iloc[0]
+    half = evaluate_perplexity(place, text, precision="bfloat16", progress=False).frame.iloc[0]
+    assert half["perplexity"] != whole["perplexity"]
+    assert half["perplexity"] == pytest.approx(whole["perplexity"], rel=0.02)
+    spread = evaluate_perplexity(place, text, device="spread", max_memory=20_000, progress=False).frame.iloc[0]
+    assert spread["perplexity"] == pytest.approx(whole["perplexity"], rel=1e-6)

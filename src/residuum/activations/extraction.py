@@ -84,6 +84,7 @@ def _extraction(settings: ExtractSettings) -> Extraction:
         seed=settings.seed,
         device=settings.device,
         attention=settings.attention,
+        precision=settings.precision,
         max_memory=settings.max_memory,
     )
     corpus = settings.corpus

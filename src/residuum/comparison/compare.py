@@ -136,7 +136,7 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
         from residuum.models.loading import check_weights
 
         models = [source for _, source in sources if isinstance(source, str | Path) and not _is_store(source)]
-        check_weights(models * (1 + settings.random_twins), settings.max_memory)
+        check_weights(models * (1 + settings.random_twins), settings.max_memory, settings.precision)
     for name, source in sources:
         if isinstance(source, ActivationStore) or _is_store(source):
             store = source if isinstance(source, ActivationStore) else ActivationStore.open(source)
@@ -158,7 +158,8 @@ def _live(
     from residuum.activations.live import LiveActivations
     from residuum.models.loading import as_model
 
-    model = as_model(source, random_init=twin, seed=settings.seed, device=settings.device, attention=attention)
+    loading = {"device": settings.device, "precision": settings.precision, "attention": attention}
+    model = as_model(source, random_init=twin, seed=settings.seed, **loading)
     if name is not None:
         model = replace(model, name=f"{name} (random)" if twin else name)
     return LiveActivations.of(model, corpus, attention=attention and model.gives_attention, max_loss=settings.max_loss)

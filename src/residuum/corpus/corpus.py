@@ -19,6 +19,7 @@ from residuum.settings import coerced, whole_number
 Span = tuple[int, int]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = {str, int, bool, type(None)}
+SHOWN = 200  # characters of a cell in a notebook
 
 
 def joined_spans(words: Sequence[str]) -> list[Span]:
@@ -80,17 +81,16 @@ def _counts(n: int, sizes: Sequence[float]) -> list[int]:
     whole = [isinstance(size, int) for size in sizes]
     if not all(whole) and any(whole):
         raise SettingError(f"sizes are {list(sizes)}; expected all whole numbers or all shares, not both.")
-    counts = [int(size) for size in sizes] if all(whole) else _counts_of_shares(n, sizes)
+    if all(whole):
+        counts = [int(size) for size in sizes]
+    else:
+        if sum(sizes) > 1 + 1e-9:
+            raise SettingError(f"sizes are {list(sizes)}, together {sum(sizes):g}; expected shares of at most 1.")
+        bounds = [round(n * total) for total in accumulate(sizes, initial=0.0)]
+        counts = [end - start for start, end in pairwise(bounds)]
     if sum(counts) > n or 0 in counts:
         raise CorpusError(f"{n} sentences cannot be split into parts of {list(sizes)}.")
     return counts
-
-
-def _counts_of_shares(n: int, shares: Sequence[float]) -> list[int]:
-    if sum(shares) > 1 + 1e-9:
-        raise SettingError(f"sizes are {list(shares)}, together {sum(shares):g}; expected shares of at most 1.")
-    bounds = [round(n * total) for total in accumulate(shares, initial=0.0)]
-    return [end - start for start, end in pairwise(bounds)]
 
 
 WordLabels = list[list[str | None]]
@@ -140,8 +140,24 @@ class Corpus:
         object.__setattr__(self, "labels", {name: _plain_labels(rows, 2) for name, rows in self.labels.items()})
         sentence_labels = {name: _plain_labels(rows, 1) for name, rows in self.sentence_labels.items()}
         object.__setattr__(self, "sentence_labels", sentence_labels)
-        self._check_lengths()
-        self._check_word_labels()
+        lengths = {"ids": len(self.ids)} | {name: len(rows) for name, rows in self.labels.items()}
+        lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
+        if self.pairs is not None:
+            lengths["pairs"] = len(self.pairs)
+        if self.choices is not None:
+            lengths["choices"] = len(self.choices)
+        for what, length in lengths.items():
+            if length != len(self.sentences):
+                raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")
+        n_words = list(map(len, self.sentences))
+        for name, rows in self.labels.items():
+            found = list(map(len, rows))
+            if found != n_words:
+                index = next(i for i in range(len(self)) if found[i] != n_words[i])
+                raise CorpusError(
+                    f"Sentence {self.ids[index]} of {self.name} has {n_words[index]} words, "
+                    f"but {found[index]} labels {name!r}; expected one a word."
+                )
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -255,33 +271,11 @@ class Corpus:
         body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
         return f"<p>{html.escape(repr(self))}</p><table><tr>{_cells(heads, 'th')}</tr>{body}</table>"
 
-    def _check_lengths(self) -> None:
-        lengths = {"ids": len(self.ids)} | {name: len(rows) for name, rows in self.labels.items()}
-        lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
-        if self.pairs is not None:
-            lengths["pairs"] = len(self.pairs)
-        if self.choices is not None:
-            lengths["choices"] = len(self.choices)
-        for what, length in lengths.items():
-            if length != len(self.sentences):
-                raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")
-
-    def _check_word_labels(self) -> None:
-        lengths = list(map(len, self.sentences))
-        for name, rows in self.labels.items():
-            found = list(map(len, rows))
-            if found != lengths:
-                index = next(i for i in range(len(self)) if found[i] != lengths[i])
-                raise CorpusError(
-                    f"Sentence {self.ids[index]} of {self.name} has {lengths[index]} words, "
-                    f"but {found[index]} labels {name!r}; expected one a word."
-                )
-
 
 def plain_rows(rows: Any, where: str, kind: str = "words") -> list[list[str]]:
     """Lists of texts from whatever holds them (tuples, arrays, generators); what is no text is named by its place."""
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise CorpusError(f"{where}: found {_shortened(repr(rows), 60)}; expected a list of {kind} per sentence.")
+        raise CorpusError(f"{where}: found {repr(rows)[:60]}; expected a list of {kind} per sentence.")
     plain = list(rows)
     for number, row in enumerate(plain):
         if type(row) is not list or set(map(type, row)) - {str} or not _is_unicode(row):
@@ -291,11 +285,11 @@ def plain_rows(rows: Any, where: str, kind: str = "words") -> list[list[str]]:
 
 def _plain_row(row: Any, where: str, kind: str) -> list[str]:
     if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
-        raise CorpusError(f"{where}: found {_shortened(repr(row), 60)}; expected a list of {kind}.")
+        raise CorpusError(f"{where}: found {repr(row)[:60]}; expected a list of {kind}.")
     row = list(row)
     for text in row:
         if not isinstance(text, str):
-            raise CorpusError(f"{where}: found {_shortened(repr(text), 60)} among its {kind}; expected text.")
+            raise CorpusError(f"{where}: found {repr(text)[:60]} among its {kind}; expected text.")
     if not _is_unicode(row):
         raise CorpusError(f"{where}: found half a surrogate pair in {ascii(row)[:60]}; expected Unicode text.")
     return list(map(str, row))  # numpy's texts become plain ones
@@ -340,11 +334,8 @@ def _digest(parts: Iterable[str | list]) -> str:
 
 
 def _cells(values: Iterable[object], tag: str) -> str:
-    return "".join(f"<{tag}>{html.escape(_shortened(str(value)))}</{tag}>" for value in values)
-
-
-def _shortened(text: str, length: int = 200) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    texts = (text if len(text := str(value)) <= SHOWN else text[: SHOWN - 1] + "…" for value in values)
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 @dataclass(frozen=True)
@@ -390,8 +381,16 @@ def join_corpora(parts: Sequence[Corpus], name: str) -> Corpus:
     return Corpus(
         name=name,
         sentences=_chained(parts, lambda part: part.sentences),
-        labels={key: _chained(parts, _word_rows(key)) for key in _keys(parts, "labels")},
-        sentence_labels={key: _chained(parts, _sentence_rows(key)) for key in _keys(parts, "sentence_labels")},
+        labels={
+            key: _chained(
+                parts, lambda part, key=key: part.labels.get(key) or [[None] * len(s) for s in part.sentences]
+            )
+            for key in _keys(parts, "labels")
+        },
+        sentence_labels={
+            key: _chained(parts, lambda part, key=key: part.sentence_labels.get(key) or [None] * len(part))
+            for key in _keys(parts, "sentence_labels")
+        },
         pairs=None if parts[0].pairs is None else _chained(parts, lambda part: part.pairs or []),
         ids=_chained(parts, lambda part: part.ids),
         language=parts[0].language if len({part.language for part in parts}) == 1 else None,
@@ -408,14 +407,6 @@ def _chained(parts: Sequence[Corpus], rows: Callable[[Corpus], Sequence[Row]]) -
 
 def _keys(parts: Sequence[Corpus], table: str) -> list[str]:
     return list(dict.fromkeys(key for part in parts for key in getattr(part, table)))
-
-
-def _word_rows(key: str) -> Callable[[Corpus], list[list[str | None]]]:
-    return lambda part: part.labels.get(key) or [[None] * len(words) for words in part.sentences]
-
-
-def _sentence_rows(key: str) -> Callable[[Corpus], list[str | float | None]]:
-    return lambda part: part.sentence_labels.get(key) or [None] * len(part)
 
 
 def _joined_text(parts: Sequence[Corpus]) -> WrittenText | None:

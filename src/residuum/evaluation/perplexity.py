@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.activations.extraction import batches
-from residuum.corpus import Corpus, read_corpus
+from residuum.corpus import Corpus
+from residuum.corpus.streams import TextOptions, text_corpus
 from residuum.errors import ModelError, SettingError
 from residuum.evaluation.encoding import BATCH_TOKENS, padded_batch, token_windows
 from residuum.evaluation.settings import PerplexitySettings
 from residuum.maths.statistics import bootstrap
 from residuum.models.alignment import Window
-from residuum.models.loading import Model, check_weights, from_transformers, resolve_device
+from residuum.models.loading import Model, check_weights, from_transformers, placement, resolve_device
 from residuum.models.surgery import load_whole
 from residuum.settings import command, named_values
 from residuum.storage.results import Result, Run, finished_run, write_run
@@ -58,14 +59,17 @@ def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
 
     A decoder predicts every token from those before it. A masked model predicts a `fraction` of each line's tokens,
     hidden as in pretraining (`masking="sampled"`), or every token, one at a time (`"each"`, the pseudo-perplexity of
-    Salazar et al. 2020, with one pass per token). `texts` are corpora or files with one sentence per line; a mapping
-    names them, for instance by language. Intervals are bootstrapped over lines.
+    Salazar et al. 2020, with one pass per token). `texts` are corpora, files with one sentence per line, or
+    tables and datasets of which one column is read; a mapping names them, for instance by language. Intervals are
+    bootstrapped over lines.
     """
-    corpora = _named_corpora(settings.texts, settings.limit)
+    corpora = _named_corpora(settings.texts, TextOptions(**settings.reading), settings.limit)
     model = settings.model
     if not isinstance(model, HeadedModel):
-        check_weights([model], settings.max_memory)
-        model = load_language_model(model, device=settings.device)
+        if settings.device != "spread":
+            check_weights([model], settings.max_memory, settings.precision)
+        placed = {"device": settings.device, "precision": settings.precision, "max_memory": settings.max_memory}
+        model = load_language_model(model, **placed)
     kind = "causal" if model.causal else f"masked, {settings.masking}"
     config = {
         **settings.identity(),
@@ -87,13 +91,13 @@ def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
     return Perplexity(run)
 
 
-def _named_corpora(texts: Any, limit: int | None) -> dict[str, Corpus]:
+def _named_corpora(texts: Any, options: TextOptions, limit: int | None) -> dict[str, Corpus]:
     """The texts by name, read where they are not in memory yet."""
 
     def read(text: Corpus | str | Path) -> Corpus:
         if isinstance(text, Corpus):
             return text if limit is None else text.limit(limit)
-        return read_corpus(text, spacing="text", limit=limit)
+        return text_corpus(text, options, limit)
 
     if isinstance(texts, Corpus | str | os.PathLike):
         texts = [texts]
@@ -252,15 +256,18 @@ class HeadedModel:
             hook.remove()
 
 
-def load_language_model(name_or_path: str | Path, *, device: str = "auto") -> HeadedModel:
+def load_language_model(
+    name_or_path: str | Path, *, device: str = "auto", precision: str = "float32", max_memory: int | None = None
+) -> HeadedModel:
     """Load a masked or causal language model with its head; a model without one is an error."""
-    module, tokenizer = load_whole(name_or_path)
+    module, tokenizer = load_whole(name_or_path, precision=precision, **placement(device, max_memory))
     if module.get_output_embeddings() is None:
         raise ModelError(
             f"{name_or_path} is a {type(module).__name__}, which has no language-modelling head; perplexity needs one "
             "(such as …ForMaskedLM or …ForCausalLM in its config.json, and its weights)."
         )
-    module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    if device != "spread":
+        module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
     path = Path(name_or_path)
     body = from_transformers(module, tokenizer, name=path.resolve().name if path.exists() else str(name_or_path))
     return HeadedModel(module, body)

@@ -88,8 +88,9 @@ def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
 def _models(settings: RetrievalSettings) -> tuple[Model, Model]:
     """The models of both languages, once where they are the same."""
     wanted = [name for name in (settings.model, settings.target_model) if name is not None]
-    check_weights([name for name in wanted if not isinstance(name, Model)], settings.max_memory)
-    models = [as_model(name, device=settings.device) for name in wanted]
+    named = [name for name in wanted if not isinstance(name, Model)]
+    check_weights(named, settings.max_memory, settings.precision)
+    models = [as_model(name, device=settings.device, precision=settings.precision) for name in wanted]
     return models[0], models[-1]
 
 

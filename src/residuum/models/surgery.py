@@ -22,6 +22,7 @@ from residuum.models.loading import (
     clear_loading_errors,
     find_blocks,
     fresh_weights,
+    load_dtype,
     load_tokenizer,
     parse_layers,
     probe_batch,
@@ -39,17 +40,23 @@ TOLERANCE = 1e-5  # by how much a model may differ after it was written and read
 
 
 def load_whole(
-    name_or_path: str | Path, *, allow_pickle: bool = False, trust_remote_code: bool = False
+    name_or_path: str | Path,
+    *,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    precision: str = "float32",
+    **placed: Any,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A model with the head that its config names (without one: the bare network), and its tokenizer, in eval mode."""
     import transformers
 
     name = str(name_or_path)
     options: dict[str, Any] = {
-        "dtype": torch.float32,
+        "dtype": load_dtype(precision),
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": trust_remote_code,
         "output_loading_info": True,
+        **placed,
     }
     place, extra = weights_place(name)
     if extra:

@@ -21,6 +21,7 @@ from residuum.settings import (
     Split,
     TableReading,
     TaskReading,
+    TextReading,
     as_bytes,
     layers_text,
 )
@@ -244,7 +245,7 @@ class PruneSettings(TableReading, Resumable):
 
 
 @dataclass(frozen=True)
-class TrimSettings(Resumable):
+class TrimSettings(TextReading, Resumable):
     """What `trim` takes."""
 
     example: ClassVar[str] = "residuum trim xlm-roberta-base turkish.txt --out models/xlmr-tr"

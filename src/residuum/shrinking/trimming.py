@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.corpus.text_files import text_fingerprint, text_lines
+from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
 from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
@@ -45,8 +45,8 @@ class Trimming(Result):
 def trim(settings: TrimSettings) -> Trimming:
     """Write `model` with only the tokens that the texts use (at least `minimum` times) into the folder `out`.
 
-    The texts (files, .gz, .xz, folders, hub names) are split as before, which is checked line by line. The folder
-    loads with plain `from_pretrained` and has its own tokenizer.
+    The texts (plain, .gz, .xz, JSON lines, parquet, folders, hub names) are split as before, which is checked line by
+    line. The folder loads with plain `from_pretrained` and has its own tokenizer.
     """
     import pandas as pd
 
@@ -59,19 +59,20 @@ def trim(settings: TrimSettings) -> Trimming:
         raise SettingError("No text was given; trimming needs the texts whose tokens are kept.")
     check_weights([model], settings.max_memory)
     network, tokenizer = load_whole(model)
+    options = TextOptions(**settings.reading)
     config = {
         "model": f"{Path(model).name} {weights_fingerprint(network)}",
         "texts": [str(source) for source in sources],
-        "fingerprints": [text_fingerprint(source) for source in sources],
+        "fingerprints": [text_fingerprint(source, options) for source in sources],
         **settings.identity(),
     }
     if run := finished_run(out, "trim", config, fresh=settings.fresh):
         check_written(out)
         return Trimming(run, out)
-    counts = count_pieces(tokenizer, _lines(sources))
+    counts = count_pieces(tokenizer, _lines(sources, options))
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
     small = cut_model(network, vocabulary)
-    changed = changed_lines(tokenizer, vocabulary, _lines(sources))
+    changed = changed_lines(tokenizer, vocabulary, _lines(sources, options))
     save_whole(small, vocabulary.tokenizer, out, source=model)
     before, after, ids = network.num_parameters(), small.num_parameters(), range(len(vocabulary.kept))
     summary = {
@@ -95,5 +96,5 @@ def trim(settings: TrimSettings) -> Trimming:
     return Trimming(run, out)
 
 
-def _lines(sources: Iterable[str | Path]) -> Iterator[str]:
-    return (text for source in sources for _, text in text_lines(source))
+def _lines(sources: Iterable[str | Path], options: TextOptions) -> Iterator[str]:
+    return (text for source in sources for _, text in text_lines(source, options))
