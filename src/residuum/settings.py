@@ -300,8 +300,8 @@ def _checked(setting: SettingField, value: Any) -> Any:
 def coerced(value: Any, kind: Any) -> Any:
     """A value as a type says; a ValueError or TypeError where it cannot be."""
     origin = get_origin(kind)
-    if kind is Any:  # plain numbers and lists in place of numpy's, which no YAML file or checksum takes
-        return value.tolist() if type(value).__module__ == "numpy" else value  # pyright: ignore
+    if kind is Any:  # numpy's numbers and rows of numbers become plain ones, which YAML files and checksums take
+        return value.tolist() if getattr(value, "ndim", 2) < 2 and type(value).__module__ == "numpy" else value
     if origin in (Union, types.UnionType):
         return _coerced_union(value, get_args(kind))
     if origin is Literal:
