@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -274,7 +275,7 @@ def _on_worker(task: Callable[..., Result], *arguments: Any) -> Result:
 
 def _in_order(client: Client, submitted: Iterable[tuple[Future, int]]) -> Iterator[Any]:
     """The results of futures (of so many tasks each) in order; as many are under way as keep the cluster busy."""
-    from distributed.client import CancelledError, CommClosedError
+    from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
     waiting: deque[tuple[Future, int]] = deque()

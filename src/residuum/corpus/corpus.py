@@ -308,7 +308,7 @@ def _plain_labels(rows: Any, depth: int) -> Any:
         return rows if not set(map(type, first)) - _PLAIN else [_plain_labels(row, 1) for row in rows]
     if type(rows) is list and depth == 1 and not set(map(type, rows)) - _PLAIN:
         return rows
-    values = rows.tolist() if hasattr(rows, "tolist") else list(rows)
+    values = list(getattr(rows, "tolist", lambda: rows)())
     if depth == 2:
         return [_plain_labels(row, 1) for row in values]
     values = [value.item() if type(value).__module__ == "numpy" else value for value in values]
