@@ -526,7 +526,7 @@ Out = Annotated[
 Seed = Annotated[int, Option("Random seed", at_least=0, at_most=2**63 - 1)]
 Seeds = Annotated[int, Option("Number of random seeds", at_least=1)]
 Device = Annotated[
-    str, Option("auto, cpu, cuda, mps, or spread over GPUs, CPU and disk", group="where it runs", identity=False)
+    str, Option("auto, cpu, cuda, mps, or spread (over GPUs, CPU and disk)", group="where it runs", identity=False)
 ]
 Precision = Annotated[
     Literal["float32", "auto", "bfloat16", "float16"],
@@ -583,9 +583,11 @@ class Resumable(Settings):
     progress: Annotated[bool, Option("Show progress", group="output", identity=False)] = True
 
     def say(self, line: str) -> None:
-        """Tell the user what comes next, on standard error."""
+        """Tell the user what comes next, on standard error; in a notebook, which would show that on red, on output."""
+        from residuum.storage.notebook import in_notebook
+
         if self.progress:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -688,6 +690,16 @@ class TableReading(Settings):
     def table(self) -> dict[str, Any]:
         """These settings as options of `read_corpus` and `read_task`."""
         return self.options(TableReading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publishing(Settings):
+    """Where on the hub a model goes that a command wrote."""
+
+    push_to_hub: Annotated[
+        str | None,
+        Option("Send the model to the hub, to a private repository", "output", metavar="OWNER/NAME", identity=False),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

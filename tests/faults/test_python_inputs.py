@@ -11,9 +11,10 @@ import transformers as hf
 
 from residuum import Corpus, extract, from_transformers, load_model, read_corpus
 from residuum.errors import CorpusError, ResiduumError, SettingError, StoreError
+from residuum.models.cards import plain
 from residuum.shrinking.predicting import corpus_of
 from residuum.storage.files import hold_folder, release_folder
-from residuum.storage.results import Run, card_text, read_run, write_run
+from residuum.storage.results import Run, read_run, write_run
 
 WORDS = [["The", "quick", "fox"], ["Привет", ",", "мир"]]
 
@@ -193,4 +194,4 @@ def test_signs_that_are_words_stay_words(tmp_path):
 
 
 def test_a_card_shows_a_name_on_one_line_and_without_html():
-    assert card_text("a\n---\n# b <script>") == "a --- # b &lt;script&gt;"
+    assert plain("a\n---\n# b <script>") == "a --- # b &lt;script&gt;"

@@ -13,7 +13,7 @@ from residuum.models.loading import (
     load_model,
     only_first_layers,
 )
-from tiny import FAMILIES, TEXT, save_model
+from tiny import FAMILIES, TEXT, build_tokenizer, save_model
 
 BATCH = {"input_ids": torch.tensor([[5, 9, 11, 7, 20, 31], [6, 8, 40, 2, 1, 1]])}
 BATCH["attention_mask"] = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
@@ -113,3 +113,43 @@ def test_commands_read_in_the_chosen_precision(folder, tmp_path, run):
     assert half.fingerprint != whole.fingerprint
     a, b = (store.read(0, 4).layers[-1].astype(np.float64) for store in (whole, half))
     assert 0 < np.abs(a - b).max() < 0.1 * np.abs(a).max()
+
+
+@pytest.fixture
+def seven_billion(tmp_path):
+    """The config of a Llama of 7 billion weights, with a small tokenizer and no weights."""
+    folder = tmp_path / "llama-7b"
+    hf.LlamaConfig(dtype="bfloat16").save_pretrained(folder)  # the defaults are those of Llama 7B
+    build_tokenizer("plain bytes").save_pretrained(folder)
+    return folder
+
+
+def test_a_model_of_seven_billion_weights_is_planned_without_them(seven_billion):
+    model = load_model(seven_billion, device="meta", precision="auto")
+    layer = 4 * 4096**2 + 3 * 4096 * 11008 + 2 * 4096
+    assert model.n_parameters == 32000 * 4096 + 32 * layer + 4096  # counted by hand
+    assert model.n_bytes == 2 * model.n_parameters
+    assert load_model(seven_billion, device="meta").n_bytes == 4 * model.n_parameters
+    assert (model.n_layers, model.hidden_size, model.causal, model.n_heads) == (32, 4096, True, 32)
+
+
+def test_the_plan_of_an_extraction_tells_what_half_precision_and_few_layers_save(seven_billion, tmp_path, run):
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(TEXT))
+    n_words = sum(len(line.split()) for line in TEXT)
+    command = ("extract", seven_billion, text, "--device", "meta", "--out", tmp_path / "store", "--estimate")
+    assert run(*command)[0] == 0
+    plans = {}
+    for precision in ("float32", "bfloat16"):
+        for layers in ("all", "last"):
+            options = {"device": "meta", "precision": precision, "layers": layers, "progress": False}
+            plans[precision, layers] = extract.estimate(seven_billion, text, tmp_path / "store", **options)
+    weights = load_model(seven_billion, device="meta").n_bytes
+    saved = plans["float32", "all"].memory - plans["bfloat16", "all"].memory
+    assert saved == weights // 2
+    assert plans["float32", "all"].disk == 33 * plans["float32", "last"].disk == 4 * 33 * 4096 * n_words
+    with pytest.raises(MemoryLimitError):
+        extract.estimate(seven_billion, text, tmp_path / "store", device="meta", max_memory=10**9)
+    with pytest.raises(SettingError, match="device is 'meta', which loads no weights; it is for --estimate"):
+        extract(seven_billion, text, tmp_path / "store", device="meta")
+    assert not (tmp_path / "store").exists()

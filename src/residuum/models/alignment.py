@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from residuum.errors import CorpusError, ModelError, clear_panics
+from residuum.storage.notebook import facts_html
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -244,6 +245,12 @@ class Audit:
             raise CorpusError(
                 f"All {self.words:,} words are lost, so that nothing is left: {'; '.join(self.examples)}."
             )
+
+    def _repr_html_(self) -> str:
+        facts = {f.name: f"{getattr(self, f.name):,}" for f in fields(self) if f.name != "examples"}
+        if self.examples:
+            facts["examples"] = "; ".join(self.examples)
+        return facts_html("What became of the words", facts)
 
     def __str__(self) -> str:
         counts = [

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from residuum.costs import Cost, CostStep, within
+from residuum.costs import Cost, CostStep, size, within
 from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
 from residuum.settings import LAYERS, layer_numbers, whole_number
+from residuum.storage.notebook import facts_html, quiet_libraries
 from residuum.storage.tensors import stored_bytes, stored_kinds, stored_weights
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 Batch = Mapping[str, Tensor]
 
-DEVICES = ("auto", "cpu", "cuda", "mps", "spread")
+DEVICES = ("auto", "cpu", "cuda", "mps", "spread", "meta")
 PRECISIONS = ("float32", "auto", "bfloat16", "float16")
 """`auto` reads weights as they are stored."""
 MOST_BLOCKS = 1_000
@@ -120,6 +121,11 @@ class Model:
         return main_device(self.module)
 
     @property
+    def reads_chosen_layers(self) -> bool:
+        """Whether a pass holds the states of the wanted layers only."""
+        return self.reader is _read_transformer
+
+    @property
     def gives_attention(self) -> bool:
         """Whether attention weights can be read: transformers loaded with `attention=True`."""
         return getattr(getattr(self.module, "config", None), "_attn_implementation", None) == "eager"
@@ -149,6 +155,20 @@ class Model:
         twin = ", random weights" if self.random_init else ""
         return f"Model({self.name!r}, {self.n_layers} layers × {self.hidden_size}{twin})"
 
+    def _repr_html_(self) -> str:
+        widths = ", ".join(map(str, dict.fromkeys(self.widths)))
+        facts = {
+            "layers": f"{self.n_layers} above the embeddings",
+            "neurons per layer": widths,
+            "attention heads": self.n_heads or "unknown",
+            "parameters": f"{self.n_parameters:,}",
+            "weights": f"{size(self.n_bytes)}, {next(self.module.parameters()).dtype}".replace("torch.", ""),
+            "longest input": f"{self.window:,} tokens" if self.window else "no limit",
+            "reads": "from left to right" if self.causal else "both sides of a word",
+            "device": self.device,
+        }
+        return facts_html(repr(self), facts)
+
 
 def load_model(
     name_or_path: str | Path,
@@ -169,14 +189,18 @@ def load_model(
     first k blocks, so that the forward pass is really shorter; `attention` makes attention weights readable (slower).
     Only safetensors are read unless `allow_pickle`. `precision` is float32, bfloat16, float16, or auto: as the weights
     are stored. Weights of more than `max_memory` bytes are refused unread, but with `device="spread"`, where Accelerate
-    puts them on all GPUs, the CPU (at most `max_memory` there) and the disk.
+    puts them on all GPUs, the CPU (at most `max_memory` there) and the disk. `device="meta"` loads no weights: such a
+    model knows its layers and its size, for a plan, and cannot be run.
     """
     seed, layers = whole_number("seed", seed), None if layers is None else whole_number("layers", layers)
     options: dict[str, Any] = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code}
     options |= {} if random_init else placement(device, max_memory)
-    if "device_map" not in options:
+    if "device_map" not in options and device != "meta":
         check_weights([name_or_path], max_memory, precision)
-    module = _load_module(str(name_or_path), random_init, seed, allow_pickle, options)
+    if device == "meta":
+        module = _without_weights(str(name_or_path), options)
+    else:
+        module = _load_module(str(name_or_path), random_init, seed, allow_pickle, options)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
     check_vocabulary(module, tokenizer, str(name_or_path))
     with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
@@ -185,7 +209,7 @@ def load_model(
         model = replace(model, name=f"{model.name} (random)", random_init=True)
     if layers is not None:
         model = first_layers(model, layers)
-    if not hasattr(module, "hf_device_map"):
+    if not hasattr(module, "hf_device_map") and device != "meta":
         model.module.to(resolve_device(device))
     model.module.eval()
     place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
@@ -226,8 +250,8 @@ def check_weights(models: Sequence[str | Path], max_memory: int | None, precisio
     Of one that is no folder of safetensors nothing is known before it is loaded.
     """
     if max_memory is not None:
-        size = getattr(load_dtype(precision), "itemsize", None)
-        held = sum(stored_bytes(model) if size is None else size * (stored_weights(model) or 0) for model in models)
+        each = getattr(load_dtype(precision), "itemsize", None)
+        held = sum(stored_bytes(model) if each is None else each * (stored_weights(model) or 0) for model in models)
         within(Cost(", ".join(map(short_name, models)), (CostStep("loading", 0.0, memory=held),)), max_memory)
 
 
@@ -389,7 +413,9 @@ def resolve_device(device: str) -> torch.device:
 
 def main_device(module: nn.Module) -> torch.device:
     """Where a network takes its inputs: the place of its first weights that are not on disk."""
-    return next((p.device for p in module.parameters() if not p.is_meta), torch.device("cpu"))
+    away = any(hasattr(part, "_hf_hook") for part in module.modules())
+    first = next(module.parameters()).device
+    return next((p.device for p in module.parameters() if not p.is_meta), torch.device("cpu") if away else first)
 
 
 def load_dtype(precision: str) -> torch.dtype | str:
@@ -426,19 +452,32 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, op
                 torch.manual_seed(seed)
                 return AutoModel.from_config(config, dtype=torch.float32, **remote).to(dtype)
         kind: Any = AutoModel
-        if not extra:
-            config = AutoConfig.from_pretrained(place, **remote)
+        if "gguf_file" not in extra:
+            config = AutoConfig.from_pretrained(place, **remote, **extra)
             _check_blocks(config, name)
             kind = encoder_class(config) or AutoModel
         module, info = kind.from_pretrained(
             place,
-            use_safetensors=None if allow_pickle or extra else True,
+            use_safetensors=None if allow_pickle or "gguf_file" in extra else True,
             output_loading_info=True,
             **options,
             **extra,
         )
     check_no_fresh_weights(module, info, name)
     return module
+
+
+def _without_weights(name: str, options: dict[str, Any]) -> nn.Module:
+    """The network of a config, without memory for its weights."""
+    from transformers import AutoConfig, AutoModel
+
+    place, extra = weights_place(name)
+    with clear_loading_errors(name):
+        config = AutoConfig.from_pretrained(place, trust_remote_code=options["trust_remote_code"], **extra)
+        _check_blocks(config, name)
+        dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
+        with torch.device("meta"):
+            return AutoModel.from_config(config, dtype=dtype, trust_remote_code=options["trust_remote_code"])
 
 
 def encoder_class(config: Any) -> Any:
@@ -458,8 +497,11 @@ def _check_blocks(config: Any, name: str) -> None:
 
 
 def weights_place(name: str) -> tuple[str, dict[str, str]]:
-    """Split `folder/file.gguf` into the folder and transformers' option for the file."""
+    """What transformers is to load, and how: the folder of `folder/file.gguf`, the name in `owner/name@revision`."""
     path = Path(name)
+    if "@" in name and not path.exists():
+        place, _, revision = name.rpartition("@")
+        return place, {"revision": revision}
     if path.suffix == ".gguf" and path.is_file():
         if find_spec("gguf") is None:
             raise ModelError(f"{name} is a GGUF file, which the package gguf reads; pip install 'residuum[gguf]'.")
@@ -548,7 +590,7 @@ def clear_loading_errors(name: str) -> Iterator[None]:
     check_folder_or_name(name)
     path = Path(name)
     try:
-        with clear_panics():
+        with clear_panics(), quiet_libraries():
             yield
     except ResiduumError:
         raise
@@ -585,6 +627,8 @@ def is_causal(module: nn.Module) -> bool:
     """Whether a later token leaves the states of an earlier one untouched."""
     size = 8
     batch = probe_batch(module, None, size)
+    if batch["input_ids"].is_meta:  # nothing can be compared
+        return any(getattr(part, "is_causal", False) for part in module.modules())
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, -1] += 1
     with evaluating([module]):
@@ -671,6 +715,8 @@ def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
     Blocks whose inputs are not the hidden states of transformers, to the bit, are not read one by one.
     """
     batch = probe_batch(module)
+    if batch["input_ids"].is_meta:  # nothing can be compared
+        return module.config.num_hidden_layers, _read_transformer  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
     with evaluating([module]), torch.inference_mode():
         states = _states(module(**batch, **_uncached(module), output_hidden_states=True))
         n_layers, blocks = len(states) - 1, None

@@ -165,8 +165,9 @@ def layout_folder(source: str | Path) -> Path | None:
     from huggingface_hub import snapshot_download
 
     patterns = [MODULES, SETTINGS, LENGTHS, "README.md", "[0-9]_*/*"]
+    name, _, revision = str(source).partition("@")
     try:
-        return Path(snapshot_download(str(source), allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=patterns))
     except Exception:  # not on the hub, or no hub: whoever loads its weights says so
         return None
 

@@ -31,6 +31,7 @@ from residuum.models.loading import (
 )
 from residuum.models.sentences import copy_sentence_layout
 from residuum.storage.files import checksum, files_for
+from residuum.storage.notebook import quiet_libraries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -59,8 +60,7 @@ def load_whole(
         **placed,
     }
     place, extra = weights_place(name)
-    if extra:
-        options |= {"use_safetensors": None, **extra}
+    options |= {"use_safetensors": None, **extra} if "gguf_file" in extra else extra
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
         named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
@@ -209,7 +209,7 @@ def save_whole(
     `source` is the model it was made of: where that is a sentence-transformers model, the new one is, too.
     """
     folder = Path(folder)
-    with files_for(folder) as temporary:
+    with files_for(folder) as temporary, quiet_libraries():
         module.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         _check_written(module, temporary)
@@ -250,6 +250,9 @@ def _states(module: nn.Module) -> Tensor:
     was_training = module.training
     module.eval()
     base: Callable[..., Any] = getattr(module, "base_model", module)
-    states = base(**probe_batch(module)).last_hidden_state.cpu()
+    batch = probe_batch(module)
+    if module.config.is_encoder_decoder and hasattr(base, "decoder"):  # pyright: ignore[reportAttributeAccessIssue]
+        batch["decoder_input_ids"] = batch["input_ids"]
+    states = base(**batch).last_hidden_state.cpu()
     module.train(was_training)
     return states

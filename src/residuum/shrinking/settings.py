@@ -14,6 +14,7 @@ from residuum.settings import (
     MaxLoss,
     Option,
     Out,
+    Publishing,
     Resumable,
     Seed,
     Seeds,
@@ -184,7 +185,7 @@ class PredictSettings(Settings):
 
 
 @dataclass(frozen=True)
-class PruneSettings(TableReading, Resumable):
+class PruneSettings(TableReading, Publishing, Resumable):
     """What `prune` takes.
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
@@ -245,7 +246,7 @@ class PruneSettings(TableReading, Resumable):
 
 
 @dataclass(frozen=True)
-class TrimSettings(TextReading, Resumable):
+class TrimSettings(TextReading, Publishing, Resumable):
     """What `trim` takes."""
 
     example: ClassVar[str] = "residuum trim xlm-roberta-base turkish.txt --out models/xlmr-tr"

@@ -50,11 +50,13 @@ def trim(settings: TrimSettings) -> Trimming:
     """
     import pandas as pd
 
+    from residuum.models.cards import check_hub, plain, push_to_hub, write_card
     from residuum.models.loading import check_weights, weights_fingerprint
     from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole
 
     model, out, sources = settings.model, Path(settings.out), settings.texts
     check_elsewhere(model, out)
+    check_hub(settings.push_to_hub)
     if not sources:
         raise SettingError("No text was given; trimming needs the texts whose tokens are kept.")
     check_weights([model], settings.max_memory)
@@ -68,6 +70,8 @@ def trim(settings: TrimSettings) -> Trimming:
     }
     if run := finished_run(out, "trim", config, fresh=settings.fresh):
         check_written(out)
+        if settings.push_to_hub is not None:
+            push_to_hub(out, settings.push_to_hub)
         return Trimming(run, out)
     counts = count_pieces(tokenizer, _lines(sources, options))
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
@@ -92,8 +96,15 @@ def trim(settings: TrimSettings) -> Trimming:
         "count": counts[vocabulary.kept],
     }
     run = Run("trim", config, summary, {"pieces": pd.DataFrame(columns)})
+    trimming = Trimming(run, out)
+    texts = "\n".join(f"- {plain(Path(source).name if Path(source).exists() else str(source))}" for source in sources)
+    limits = "Text of other languages or topics is split into smaller tokens, or becomes unknown."
+    sections = {"": trimming.text().partition(" The model is in")[0], "Texts": texts, "Limits": limits}
+    write_card(out, f"{Path(model).name}, trimmed", sections, source=model, tags=["vocabulary-trimming"])
     write_run(out, run)
-    return Trimming(run, out)
+    if settings.push_to_hub is not None:
+        push_to_hub(out, settings.push_to_hub)
+    return trimming
 
 
 def _lines(sources: Iterable[str | Path], options: TextOptions) -> Iterator[str]:

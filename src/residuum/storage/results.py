@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 import os
 import platform
@@ -159,11 +158,6 @@ def write_run(folder: str | Path, run: Run) -> Path:
     write_json(folder / "result.json", record)
     release_folder(folder)
     return folder
-
-
-def card_text(text: object) -> str:
-    """Names of folders, models and labels as a Markdown card shows them: on one line, without HTML or front matter."""
-    return html.escape(" ".join(str(text).split()), quote=False)
 
 
 def plain_cells(table: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -17,10 +16,12 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models.cards import front_matter, plain
 from residuum.models.loading import evaluating
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
-from residuum.storage.results import Result, Run, card_text, finished_run, read_run, write_run
+from residuum.storage.notebook import progress_bar
+from residuum.storage.results import Result, Run, finished_run, read_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import TrainingResult, rehearse, train, training_step
 from residuum.training.pretraining_objectives import (
@@ -109,7 +110,9 @@ def pretrain(settings: PretrainSettings) -> Pretraining:
         run = _run(config, texts, network, training)
         _export(out / "model", network, tokenizer, settings)
         with whole_file(out / "model" / "README.md") as path:
-            path.write_text(model_card(settings, texts, _parameter_count(network), training), encoding="utf-8")
+            path.write_text(
+                model_card(settings, texts, _parameter_count(network), training, out / "model"), encoding="utf-8"
+            )
         if settings.as_is:
             return Pretraining(run, out / "model")
         write_run(out, run)
@@ -189,8 +192,8 @@ def _batches(tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, tex
     """Batches of tokenized sentences and pairs, sampled by language and source."""
     chances = shares({name: len(rows) for name, rows in texts.sentences.items()}, settings.exponent)
     lines = sum(map(len, texts.sentences.values())) + 2 * sum(len(paired.sentences) for paired in texts.pairs)
-    hidden = None if settings.progress and is_main_process() else True
-    with tqdm(total=lines, desc="tokenize", unit=" lines", disable=hidden, leave=False) as bar:
+    shown = settings.progress and is_main_process()
+    with progress_bar(total=lines, desc="tokenize", unit=" lines", shown=shown, leave=False) as bar:
         sentences = [
             TokenSource([(ids,) for ids in encode_lines(tokenizer, rows, bar)], chances[name])
             for name, rows in texts.sentences.items()
@@ -353,7 +356,9 @@ def _sizes(texts: PretrainingTexts) -> dict[str, int]:
     }
 
 
-def model_card(settings: PretrainSettings, texts: PretrainingTexts, parameters: int, training: TrainingResult) -> str:
+def model_card(
+    settings: PretrainSettings, texts: PretrainingTexts, parameters: int, training: TrainingResult, folder: Path
+) -> str:
     """The README.md of a pretrained model: data, licences, command, curve, scores."""
     size, reached = settings.network, training.progress
     kinds = ", ".join(
@@ -371,22 +376,16 @@ def model_card(settings: PretrainSettings, texts: PretrainingTexts, parameters: 
     last = [(str(name), values.iloc[-1]) for name, values in training.scores.items() if name != "step"]
     sections = {
         "Data": _data_tables(texts),
-        "Sources and licences": "\n".join(f"- {card_text(source)}" for source in settings.sources),
-        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {card_text(settings.out)}",
+        "Sources and licences": "\n".join(f"- {plain(source)}" for source in settings.sources),
+        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {plain(settings.out)}",
         "Curve": curve,
         "Scores": _table(("score", "value"), last) if last else "",
         "Limits": "A small model for trying out methods; it has read little and knows little.",
     }
-    front = [
-        "---",
-        "library_name: transformers",
-        "language:",
-        *(f"- {json.dumps(name)}" for name in settings.text),
-        "---",
-    ]
-    parts = [f"# {card_text(settings.name)}", summary]
+    front = front_matter(folder, languages=list(settings.text), tags=["pretraining"])
+    parts = [f"# {plain(settings.name)}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
-    return "\n".join(front) + "\n\n" + "\n\n".join(parts) + "\n"
+    return front + "\n\n" + "\n\n".join(parts) + "\n"
 
 
 def _data_tables(texts: PretrainingTexts) -> str:
@@ -403,7 +402,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
     def cell(value: Any) -> str:
         if isinstance(value, str):
-            return card_text(value).replace("|", "\\|")
+            return plain(value).replace("|", "\\|")
         if value != value:
             return ""
         return f"{int(value):,}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"
