@@ -62,7 +62,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
-        _check_words(sys.argv[1:])
+        for word in sys.argv[1:]:  # half of the libraries that would read or write such names cannot
+            if re.search("[\ud800-\udfff]", word):
+                _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
         app()
     except ResiduumError as error:
         _fail(str(error))
@@ -81,15 +83,6 @@ def main() -> None:
     finally:
         sys.unraisablehook = hook
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
-
-
-def _check_words(words: list[str]) -> None:
-    """Refuse names that are not UTF-8: half of the libraries that would read or write them cannot."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
 
 
 def _interrupt(*_: object) -> None:

@@ -9,7 +9,7 @@ import base64
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,16 @@ def write_figures(sections: Sequence[Section], folder: Path, format: str) -> lis
     written = []
     for number, one in enumerate(sections, start=1):
         with clear_content_errors(one.command, one.source):
-            for name, figure in _named_figures(one, number):
+            drawn = [(panel, view) for panel in one.panels for view in panel.views]
+            for place, (panel, view) in enumerate(
+                drawn, start=1
+            ):  # titles may be cut or equal: numbers tell them apart
+                parts = [f"{number:02d}", one.command, f"{place:02d}", panel.title]
+                parts += [view.key] if len(panel.views) > 1 else []
+                name = "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)
+                name = name.encode()[:NAME_BYTES].decode(errors="ignore")  # leaves room for the ending
                 with lone_file(folder / f"{name}.{format}") as path:
-                    save_paper_figure(figure, path, format)
+                    save_paper_figure(view.figure, path, format)
                 written.append(folder / f"{name}.{format}")
     return written
 
@@ -171,16 +178,6 @@ def _summary_section(run: Run) -> Section:
         findings=[contents, *(Finding(key, text) for key, text in words.items())],
         panels=(),
     )
-
-
-def _named_figures(section: Section, number: int) -> Iterator[tuple[str, go.Figure]]:
-    """Figures with distinct names: titles may be cut or equal, so the run and the figure in it are numbered."""
-    drawn = [(panel, view) for panel in section.panels for view in panel.views]
-    for place, (panel, view) in enumerate(drawn, start=1):
-        parts = [f"{number:02d}", section.command, f"{place:02d}", panel.title]
-        parts += [view.key] if len(panel.views) > 1 else []
-        name = "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)
-        yield name.encode()[:NAME_BYTES].decode(errors="ignore"), view.figure  # leaves room for the ending
 
 
 def _titles(panels: Iterable[Panel]) -> str:
