@@ -39,7 +39,8 @@ from residuum.storage.results import Run, write_run  # noqa: E402
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/faults.md"
 BEGIN, END = "<!-- the table of tests/faults/matrix.py -->\n", "<!-- end of the table -->\n"
-ROWS = tuple(command for command in COMMANDS if not command.minutes)
+MINUTES = ("study similarity", "study distilled", "study monolingual")
+ROWS = tuple(command for command in COMMANDS if command.name not in MINUTES)
 REFUSED, GOES_ON, DONE, NOTHING = "refused", "goes on", "not affected", "reads nothing"
 
 
