@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[Callable[[Run], Section], Mapping[str, TableSpec]]] = 
     "prune": (shrinking.pruning_section, shrinking.PRUNE_TABLES),
     "rank": (neurons.ranking_section, neurons.RANK_TABLES),
     "redundancy": (redundancy.redundancy_section, redundancy.REDUNDANCY_TABLES),
+    "shrink": (shrinking.shrink_section, shrinking.SHRINK_TABLES),
     "study": (studies.study_section, studies.STUDY_TABLES),
     "study distillation": (studies.distillation_rows_section, studies.ROW_TABLES),
     "transfer": (shrinking.transfer_section, shrinking.TRANSFER_TABLES),
@@ -152,10 +153,12 @@ class ShownFigure(go.Figure):
     figure is HTML that loads plotly from its network.
     """
 
-    _ipython_display_ = _repr_html_ = None  # they show nothing where no script runs, and would be preferred
+    # They show nothing where no script runs, and would be preferred.
+    _ipython_display_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    _repr_html_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def _repr_mimebundle_(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(self.to_json())}
+    def _repr_mimebundle_(self, *_: object, **__: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(str(self.to_json()))}
         if find_spec("matplotlib") is None:
             return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}, {}
         from residuum.reporting.paper_figures import save_paper_figure

@@ -128,21 +128,8 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     similarity, layers = run.tables["similarity"], run.tables["layers"]
     name = measure_term(main).title
     models = {str(model): own["layer"].tolist() for model, own in layers.groupby("model", sort=False)}
-    over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
-    yield Finding(
-        "Compared",
-        f"{count(len(layers), 'layer')} of {count(len(models), 'model')} were compared{over} with "
-        f"{count(len(set(similarity['measure'])), 'measure')} of similarity: "
-        f"{listed([f'{model} ({layer_range(numbers)})' for model, numbers in models.items()])}.",
-    )
     if outliers := [row for row in records(layers) if (row["top_share"] or 0.0) > OUTLIER_SHARE]:
         yield Finding("Outlier neurons", _outlier_text(outliers, bool(run.config.get("standardize"))))
-    pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
-    across = [row for row in pairs if row["model_a"] != row["model_b"]]
-    pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
-    if pairs:
-        topic = "Most alike across models" if across else "Most alike"
-        yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
     curve = run.tables["curves"].query("measure == @main and value == value")
     if averages := records(curve, curve="layer_average"):
         yield Finding("Repetition", _repetition_text(averages, name))
@@ -154,8 +141,21 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
             f"The largest change between neighbouring layers is from layer {step['layer']} to layer {after} of "
             f"{step['model']}: {name} {_estimate(step)}.",
         )
+    pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
+    across = [row for row in pairs if row["model_a"] != row["model_b"]]
+    pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
+    if pairs:
+        topic = "Most alike across models" if across else "Most alike"
+        yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
     if not layers["constant"].isna().to_numpy().any():
         yield Finding("Constant neurons", _constant_text(records(layers)))
+    over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
+    yield Finding(
+        "Compared",
+        f"{count(len(layers), 'layer')} of {count(len(models), 'model')} were compared{over} with "
+        f"{count(len(set(similarity['measure'])), 'measure')} of similarity: "
+        f"{listed([f'{model} ({layer_range(numbers)})' for model, numbers in models.items()])}.",
+    )
     yield Finding("Certainty", _certainty_text(run))
     if counted := {key: value for key, value in run.summary.items() if key not in REPORTED and value}:
         yield Finding("Also counted", "; ".join(f"{key}: {shown(value)}" for key, value in counted.items()))

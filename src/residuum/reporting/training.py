@@ -209,8 +209,9 @@ def distillation_section(run: Run) -> Section:
         values = {name.partition(" ")[2]: value for name, value in summary.items() if name.startswith(f"{kind} ")}
         teacher = summary.get("teacher scores", {})
         if values:
-            beside = {s: f" (teacher {teacher[f'{kind} {s}']:.3g})" if f"{kind} {s}" in teacher else "" for s in values}
-            parts = listed([f"{subject} {value:.3g}{beside[subject]}" for subject, value in values.items()])
+            form = ",.1f" if kind == "perplexity" else ".3f"
+            known = {s: f" (teacher {teacher[f'{kind} {s}']:{form}})" for s in values if f"{kind} {s}" in teacher}
+            parts = listed([f"{subject} {value:{form}}{known.get(subject, '')}" for subject, value in values.items()])
             findings.append(Finding(kind.capitalize(), f"After training: {parts}."))
     weights = listed([f"{term} {weight:.3g}" for term, weight in summary["weights"].items()])
     recipe = f"{run.config['preset'] or 'Custom weights'} with the recipe {run.config['recipe']}"

@@ -178,9 +178,9 @@ def _check(out: Path, settings: DemoSettings) -> list[Path]:
 
 
 STORY = (
-    DemoStep("look", f"Which layers of {MINILM} are alike?", 15, _look),
-    DemoStep("find", "Which of its neurons does a task need?", 40, _find),
-    DemoStep("shrink", "What is the smallest model that does the task?", 30, _shrink),
-    DemoStep("distil", "What do small models of Turkish and Swahili learn from a multilingual one?", 60, _distil),
+    DemoStep("look", f"Which layers of {MINILM} are alike?", 25, _look),
+    DemoStep("find", "Which of its neurons does a task need?", 70, _find),
+    DemoStep("shrink", "What is the smallest model that does the task?", 50, _shrink),
+    DemoStep("distil", "What do small models of Turkish and Swahili learn from a multilingual one?", 40, _distil),
     DemoStep("check", "Which claims of Wu et al. (2020) hold for a small multilingual model?", 20, _check),
 )

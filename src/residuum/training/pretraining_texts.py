@@ -15,6 +15,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from residuum.corpus.streams import TextOptions, text_lines
 from residuum.corpus.text_files import malformed, numbered_lines
 from residuum.errors import CorpusError, SettingError
 from residuum.samples import LANGUAGES, sample_text
@@ -70,7 +71,7 @@ def read_texts(settings: PretrainSettings) -> PretrainingTexts:
     forbidden |= {_key(side) for pairs in retrieval.values() for pair in pairs for side in pair}
     sentences, held_out = {}, {}
     for language, files in settings.text.items():
-        lines = list(dict.fromkeys(line for path in files for line in _lines(path) if line))
+        lines = list(dict.fromkeys(line for path in files for line in _lines(path, settings.column) if line))
         if not lines:
             raise CorpusError(f"text.{language} holds no sentence; pass files with at least one line.")
         count = min(settings.evaluation.held_out, len(lines) // 10)
@@ -99,7 +100,12 @@ def without(paired: PairedText, forbidden: set[str], held_out: set[str]) -> Pair
 
 def _read_pairs(source: PairSource, seed: int) -> PairedText:
     if source.sample is not None:
-        paired = _sampled_pairs(source.languages, source.sample, seed)
+        for language in source.languages:
+            if language not in LANGUAGES:
+                raise CorpusError(f"The sample grammar has no {language!r}; it has {', '.join(LANGUAGES)}.")
+        text = sample_text("translation", language="-".join(source.languages), size=source.sample, seed=seed)
+        rows = [line.split("\t") for line in text.splitlines()]
+        paired = _of_rows("sample grammar", [(first, second) for first, second in rows])
     elif source.table is not None:
         paired = _read_table(source.table, source.columns)
     else:
@@ -132,24 +138,21 @@ def _read_table(path: str, columns: tuple[int, int]) -> PairedText:
     return _of_rows("/".join(Path(path).parts[-2:]), rows)
 
 
-def _sampled_pairs(languages: tuple[str, str], size: int, seed: int) -> PairedText:
-    for language in languages:
-        if language not in LANGUAGES:
-            raise CorpusError(f"The sample grammar has no {language!r}; it has {', '.join(LANGUAGES)}.")
-    text = sample_text("translation", language="-".join(languages), size=size, seed=seed)
-    rows = [line.split("\t") for line in text.splitlines()]
-    return _of_rows("sample grammar", [(first, second) for first, second in rows])
-
-
 def _of_rows(name: str, rows: Iterable[tuple[str, str]]) -> PairedText:
     rows = list(rows)
     whole = [row for row in rows if all(row)]
     return PairedText(name, ("", ""), list(dict.fromkeys(whole)), read=len(rows), blank=len(rows) - len(whole))
 
 
-def _lines(path: str) -> Iterator[str]:
-    """The sentences of all files that match a path with wildcards; of a .tsv table, its first column."""
+def _lines(path: str, column: str | None = None) -> Iterator[str]:
+    """The sentences of all files that match a path with wildcards; of a .tsv table, its first column.
+
+    Of JSON lines and parquet it is the column that is named, or one whose name says that it holds the text.
+    """
     for file in _files(path):
+        if file.suffix in (".jsonl", ".ndjson", ".parquet"):
+            yield from (text for _, text in text_lines(file, TextOptions(text=column)))
+            continue
         for _, line in numbered_lines(file):
             yield line.partition("\t")[0].strip() if file.suffix == ".tsv" else line.strip()
 
