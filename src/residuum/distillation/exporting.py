@@ -15,7 +15,7 @@ from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
 from residuum.distillation.students import parameter_counts
-from residuum.models.cards import front_matter
+from residuum.models.cards import front_matter, plain
 from residuum.models.onnx_graphs import write_graph
 from residuum.models.surgery import save_whole
 from residuum.storage.files import whole_file
@@ -69,6 +69,8 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         tokenizer = prepared.tokenizer if vocabulary is None else vocabulary.tokenizer
         module: Any = student.model.module
         module.to("cpu").eval()
+        if module.is_gradient_checkpointing:
+            module.gradient_checkpointing_disable()
         module.set_attn_implementation("sdpa" if getattr(module, "_supports_sdpa", False) else "eager")
         save_whole(module, tokenizer, folder, source=prepared.settings.teacher)
         with whole_file(folder / "README.md") as path:
@@ -104,7 +106,7 @@ def card(
     return CARD.format(
         matter=front_matter(folder, settings.teacher, languages=student.languages, datasets=hub, tags=["distillation"]),
         name=student.name,
-        teacher=Path(settings.teacher).name,
+        teacher=plain(Path(settings.teacher).name),
         languages=", ".join(student.languages),
         loader="AutoModel" if student.model.head is None else heads[student.model.causal],
         parameters=parameters,
@@ -123,8 +125,8 @@ def card(
         steps=settings.optimiser.steps,
         batch_size=settings.text.batch_size,
         temperature=prepared.objective.temperature,
-        data="\n".join(f"- {language}: {texts[language]}" for language in student.languages),
-        scores="\n".join(f"- {name}: {value}" for name, value in own.items()) or "None were measured.",
+        data="\n".join(f"- {language}: {plain(texts[language])}" for language in student.languages),
+        scores="\n".join(f"- {plain(name)}: {value}" for name, value in own.items()) or "None were measured.",
     )
 
 
@@ -162,15 +164,17 @@ def loss_table(history: pd.DataFrame, turns: int) -> pd.DataFrame:
     return table.sort_values(["step", "student", "language", "term"], kind="stable").reset_index(drop=True)
 
 
-def score_table(during: pd.DataFrame, final: Mapping[str, float], steps: int, turns: int) -> pd.DataFrame:
-    """step, score, subject, value; the last step's scores are always there."""
+def score_table(
+    during: pd.DataFrame, start: Mapping[str, float], final: Mapping[str, float], steps: int, turns: int
+) -> pd.DataFrame:
+    """step, score, subject, value: before training (step 0), during it, and at the last step."""
     rows = during.to_dict("records") if not during.empty else []
-    rows = [row for row in rows if row["step"] != steps] + [{"step": steps, **final}]
+    rows = [{"step": 0, **start}, *(row for row in rows if row["step"] != steps), {"step": steps, **final}]
     tidy = [
         (int(row["step"]) // turns, *str(name).split(" ", 1), float(value))
         for row in rows
         for name, value in row.items()
-        if name != "step"
+        if name not in ("step", "retrieval mean")
     ]
     return pd.DataFrame(tidy, columns=["step", "score", "subject", "value"])
 

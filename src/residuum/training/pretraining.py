@@ -16,7 +16,8 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
-from residuum.models.cards import front_matter
+from residuum.models.cards import front_matter, plain
+from residuum.models.loading import evaluating
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
 from residuum.storage.notebook import progress_bar
@@ -33,7 +34,7 @@ from residuum.training.pretraining_objectives import (
     losses_of,
 )
 from residuum.training.pretraining_texts import PretrainingTexts, read_texts, shares, train_tokenizer
-from residuum.training.processes import evaluating, is_main_process, process_count, wait_for_others
+from residuum.training.processes import is_main_process, process_count, wait_for_others
 from residuum.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
@@ -373,27 +374,23 @@ def model_card(
     names = [str(name) for name in rows if name not in ("seconds", "gradient_norm")]
     curve = _table(names, [tuple(row[name] for name in names) for _, row in rows.iterrows()]) if names else ""
     last = [(str(name), values.iloc[-1]) for name, values in training.scores.items() if name != "step"]
+    read = [(name, len(lines), len(texts.held_out[name])) for name, lines in texts.sentences.items()]
+    tables = [_table(("language", "sentences", "held out"), read)]
+    if texts.pairs:
+        columns = ("translations", "languages", "read", "kept", "blank", "too long", "in a retrieval set")
+        tables.append(_table((*columns, "in held-out text"), _pair_rows(texts)))
     sections = {
-        "Data": _data_tables(texts),
-        "Sources and licences": "\n".join(f"- {source}" for source in settings.sources),
-        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {settings.out}",
+        "Data": "\n\n".join(tables),
+        "Sources and licences": "\n".join(f"- {plain(source)}" for source in settings.sources),
+        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {plain(str(settings.out))}",
         "Curve": curve,
         "Scores": _table(("score", "value"), last) if last else "",
         "Limits": "A small model for trying out methods; it has read little and knows little.",
     }
     front = front_matter(folder, languages=list(settings.text), tags=["pretraining"])
-    parts = [f"# {settings.name}", summary]
+    parts = [f"# {plain(settings.name)}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return front + "\n\n" + "\n\n".join(parts) + "\n"
-
-
-def _data_tables(texts: PretrainingTexts) -> str:
-    rows = [(name, len(lines), len(texts.held_out[name])) for name, lines in texts.sentences.items()]
-    tables = [_table(("language", "sentences", "held out"), rows)]
-    if texts.pairs:
-        columns = ("translations", "languages", "read", "kept", "blank", "too long", "in a retrieval set")
-        tables.append(_table((*columns, "in held-out text"), _pair_rows(texts)))
-    return "\n\n".join(tables)
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
@@ -401,7 +398,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
     def cell(value: Any) -> str:
         if isinstance(value, str):
-            return value
+            return plain(value).replace("|", "\\|")
         if value != value:
             return ""
         return f"{int(value):,}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from residuum.errors import SettingError
 from residuum.models.loading import resolve_device
@@ -94,20 +93,6 @@ def seed_torch(seed: int, position: int) -> None:
     torch.manual_seed(int(np.random.SeedSequence((seed, position)).generate_state(1, np.uint64)[0] >> 1))
 
 
-@contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Eval mode without gradients; afterwards every submodule is back in its previous mode."""
-    modes = {part: part.training for module in modules for part in module.modules()}
-    for part in modes:
-        part.training = False
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
-
-
 class StopRequest:
     """Ctrl-C between two steps: the first one is remembered, a second one acts at once.
 
@@ -119,8 +104,13 @@ class StopRequest:
         self.requested = False
 
     def __enter__(self) -> StopRequest:
+
+        def remember(number: int, frame: FrameType | None) -> None:
+            self.requested = True
+            signal.signal(signal.SIGINT, self.before)
+
         if self.active:
-            self.before: Any = signal.signal(signal.SIGINT, self._remember)
+            self.before: Any = signal.signal(signal.SIGINT, remember)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +122,3 @@ class StopRequest:
         self.__exit__()
         signal.raise_signal(signal.SIGINT)
         raise KeyboardInterrupt
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        signal.signal(signal.SIGINT, self.before)
