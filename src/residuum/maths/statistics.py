@@ -38,13 +38,15 @@ def jackknife(
     *,
     level: float = 0.95,
     bounds: tuple[float, float] | None = None,
+    bias: Float[np.ndarray, "*shape"] | None = None,
 ) -> Interval:
     """The interval of a value θ from its values θ_(j) with one group of sentences left out at a time.
 
     Busing, Meijer and van der Leeden (1999), for groups of unequal `sizes` m_j (n in all, h_j = n/m_j): θ_J = gθ −
     Σ(1 − 1/h_j) θ_(j) is θ without its bias, se² = mean_j (h_j θ − (h_j − 1) θ_(j) − θ_J)² / (h_j − 1). The interval
     reaches t·se (Student's t, g − 1 degrees of freedom) beyond both θ and θ_J, and is cut at `bounds`. A bias that
-    falls more slowly than 1/n, as that of CCA with many unrelated directions, is not seen.
+    falls more slowly than 1/n, as that of CCA with many unrelated directions, is not seen. `bias` replaces
+    the estimate where it is known otherwise.
     """
     _check_level(level)
     theta, left_out = np.asarray(value, dtype=np.float64), np.asarray(leave_one_out, dtype=np.float64)
@@ -56,7 +58,8 @@ def jackknife(
     if len(left_out) < 2:
         unknown = np.full(theta.shape, np.nan)
         return Interval(theta, unknown, unknown, unknown, unknown)
-    bias, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
+    own, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
+    bias = own if bias is None else np.where(np.isnan(bias), own, bias)
     reach = error * float(stdtrit(len(left_out) - 1, (1 + level) / 2))
     low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
     if bounds is not None:
