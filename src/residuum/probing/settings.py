@@ -346,7 +346,7 @@ class ProbeLanguagesSettings(Execution, TableReading, ProbeTraining):
     ] = field(default_factory=dict)
     teachers: Annotated[
         Mapping[str, str],
-        Option("STUDENT=TEACHER,… [the first model is the teacher of all others]", "model", identity=False),
+        Option("Distilled models and their teachers: STUDENT=TEACHER,…", "model", identity=False),
     ] = field(default_factory=dict)
     random_twin: Annotated[
         bool, Option("Probe the models with random weights too; they read all treebanks again", "model", identity=False)
