@@ -9,11 +9,11 @@ from operator import add
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from residuum.costs import Cost, CostStep, within
 from residuum.maths.class_sums import ClassSums, class_sums
-from residuum.maths.features import windows
+from residuum.maths.features import Features, windows
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import ConvergedRecipe, Probe, TrainedProbe
 from residuum.maths.rankings import (
@@ -68,9 +68,12 @@ def neuron_orders(
         data.make_room(forward_bytes(data.splits.layout.n_neurons))
         orders["forward"] = forward_selection(task_moments(data.features("train"), data.targets[TASK]))
     if "lca" in methods:
-        orders["lca"] = lca_ranking(_lca_probe(data, settings, oracle).weight)
+        if oracle is None or isinstance(data.recipe, ConvergedRecipe):
+            penalty = settings.lca_penalty if isinstance(data.recipe, ConvergedRecipe) else data.penalty or (None, None)
+            (oracle,) = data.train([Probe(TASK, None, *penalty, data.seed)])
+        orders["lca"] = lca_ranking(oracle.weight)
     if {"probeless", "mean_difference"} & set(methods):
-        sums = _streamed_class_sums(data)
+        sums = _class_sums(data.features("train"), data.targets[TASK].values, data.targets[TASK].n_classes)
         orders["probeless"], orders["mean_difference"] = probeless_ranking(sums), mean_difference_ranking(sums)
     orders |= _sampled_orders(data, methods, settings.sample)
     if "random" in methods:
@@ -161,25 +164,17 @@ def layer_spread_table(
     return pd.concat(tables, ignore_index=True)
 
 
-def _lca_probe(data: ProbeData, settings: OrderSettings, oracle: TrainedProbe | None) -> TrainedProbe:
-    if isinstance(data.recipe, ConvergedRecipe):
-        return data.train([Probe(TASK, None, *settings.lca_penalty)])[0]
-    return oracle or data.train([data.probe(TASK)])[0]
-
-
 def _named(order: Int[np.ndarray, " neuron"], layout: NeuronLayout) -> pd.DataFrame:
     ids = layout.format(order.tolist())
     layers, indices = zip(*(map(int, neuron.split(":")) for neuron in ids), strict=True)
     return pd.DataFrame({"rank": np.arange(1, len(ids) + 1), "neuron": ids, "layer": layers, "index": indices})
 
 
-def _streamed_class_sums(data: ProbeData) -> ClassSums:
-    target = data.targets[TASK]
+def _class_sums(features: Features, classes: Int[np.ndarray, " word"], n_classes: int) -> ClassSums:
+    """The sums of all words, of which few at a time are copied in float64."""
     blocks = (
-        class_sums(
-            window.x[start : start + PIECE], target.values[window.words[start : start + PIECE]], target.n_classes
-        )
-        for window in windows(data.features("train"))
+        class_sums(window.x[start : start + PIECE], classes[window.words[start : start + PIECE]], n_classes)
+        for window in windows(features)
         for start in range(0, len(window.x), PIECE)
     )
     return reduce(add, blocks)
@@ -229,24 +224,16 @@ def _sampled_orders(data: ProbeData, methods: Sequence[str], wanted: int) -> dic
         return {}
     sample = WordSample.of(data, wanted)
     data.make_room(max(sample.n_bytes(method) for method in chosen))
-    x, classes = _sampled_words(data, sample, np.random.default_rng([data.seed, 2]))
+    n_words, classes = len(data.splits.train), data.targets[TASK].values
+    x = data.features("train") if sample.n_words == n_words else None
+    if not isinstance(x, np.ndarray):
+        drawn = np.random.default_rng([data.seed, 2]).choice(n_words, sample.n_words, replace=False)
+        x, classes = data.some_features("train", np.sort(drawn)), classes[np.sort(drawn)]
     orders: dict[str, Ranking] = {}
     if "gaussian" in chosen:
-        starts = range(0, len(x), PIECE)
-        sums = reduce(add, (class_sums(x[s : s + PIECE], classes[s : s + PIECE], sample.n_classes) for s in starts))
+        sums = _class_sums(x, classes, sample.n_classes)
         scatter = joint_scatter(x, sample.layout.widths) if sample.joint else scatter_of_words(x)
         orders["gaussian"] = gaussian_ranking(sums, scatter)
     if "iou" in chosen:
         orders["iou"] = iou_ranking(x, classes)
     return orders
-
-
-def _sampled_words(
-    data: ProbeData, sample: WordSample, generator: np.random.Generator
-) -> tuple[Float[np.ndarray, "word neuron"], Int[np.ndarray, " word"]]:
-    """Some training words drawn without replacement, in their order, and their classes."""
-    n_words, classes = len(data.splits.train), data.targets[TASK].values
-    if sample.n_words == n_words and isinstance(whole := data.features("train"), np.ndarray):
-        return whole, classes
-    chosen = np.sort(generator.choice(n_words, sample.n_words, replace=False))
-    return data.some_features("train", chosen), classes[chosen]
