@@ -86,6 +86,17 @@ def test_forward_selection_is_the_default_order_and_random_orders_stand_beside(s
     assert rows.loc["forward", "beats_random"]
 
 
+def test_forward_selection_tells_each_class_from_the_others_and_can_scale_classes_alike(store):
+    found = rank(store, tags(SENTENCES), methods=("forward", "discriminant"), by="discriminant", shares=(0.2,))
+    first = found.class_forward.query("rank == 1").set_index("label")
+    assert first["neuron"].to_dict() == IDS
+    assert set(found.minimal_neurons[:3]) == set(IDS.values())
+    train = labelled_splits(store, tags(SENTENCES)).train
+    features, target = train.features(), np.array([tag == "AGE" for tag in train.labels])
+    peer = np.array([np.corrcoef(column, target)[0, 1] ** 2 for column in features.T])
+    assert first.loc["AGE", "share"] == pytest.approx(peer.max(), rel=0.02)
+
+
 def test_an_order_that_does_not_beat_random_is_said(store):
     noise = np.random.default_rng(7).integers(0, 3, (len(SENTENCES), 6))
     labels = [[f"T{tag}" for tag in row] for row in noise]

@@ -51,6 +51,14 @@ def test_the_findings_have_the_numbers():
     assert "10 neurons and 2 of 12 layers reach accuracy 0.900 (95\u00a0% CI 0.880–0.920)" in found["Size"]
     assert "3.2 (95\u00a0% CI 3.0–3.4) times as fast as the whole model" in found["Speed"]
     assert "Not sufficient" not in found
+    assert "Share of the oracle's score: 94.7% (95\u00a0% CI 92.0%–97.0%)" in found["Size"]
+
+
+def test_baselines_and_the_random_twin_stand_beside_the_score():
+    run = transfer_run(**{"baselines": {"majority": 0.2, "word majority": 0.85}, "random twin": 0.8})
+    found = {finding.topic: finding.text for finding in section(run).findings}
+    assert found["Baselines"] == "To be compared with: majority 0.200, word majority 0.850, random twin 0.800."
+    assert "Baselines" not in {finding.topic for finding in section(transfer_run()).findings}
 
 
 def narrowing_text(**narrowed) -> str:

@@ -40,7 +40,7 @@ MEASURES = ("neuron", "svcca", "cka", "attention_pearson", "attention_cka")
 `attention_js` (figure 6 of Wu et al. 2020) takes fifty times as long as `attention_pearson`.
 """
 
-METHODS = ("forward", "lca", "probeless", "gaussian", "iou", "mean_difference", "random")
+METHODS = ("forward", "discriminant", "lca", "probeless", "gaussian", "iou", "mean_difference", "random")
 """The orders of neurons; the first is the default."""
 SHARES = (0.01, 0.05, 0.1, 0.2)
 """Fractions of neurons in the top and bottom sets; Durrani et al. (2021) take 5 % and 10 %."""

@@ -32,7 +32,12 @@ TRIM_TABLES = {
         "Old and new id of each vocabulary entry, and how often the texts use it.", "piece, old_id, new_id, count"
     )
 }
-CURVE_STEPS = {"layers": "layers up to", "clusters": "one neuron per cluster", "neurons": "most important neurons"}
+CURVE_STEPS = {
+    "layers": "layers up to",
+    "path": "few neurons of the layers up to each",
+    "clusters": "one neuron per cluster",
+    "neurons": "most important neurons",
+}
 COSTS = {"neurons": "neurons", "bytes": "megabytes of weights", "ms": "milliseconds per text"}
 CRITERIA = {
     "cka": "CKA of a layer's input and output",
@@ -71,12 +76,20 @@ def transfer_section(run: Run) -> Section:
 def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
     summary, steps = run.summary, run.tables["steps"].set_index("step")
     speed, low, high = summary["speed-up"]
+    share_low, share_high = summary["interval of the share"]
     yield Finding(
         "Size",
         f"{summary['neurons']:,} neurons and {summary['layers']} of {summary['layers before']} layers reach {metric} "
         f"{with_interval(summary['score'], *summary['interval'])}; the oracle (all neurons of all layers) reaches "
-        f"{summary['oracle']:.3f}.",
+        f"{summary['oracle']:.3f}. Share of the oracle's score: "
+        f"{with_interval(summary['share of oracle'], share_low, share_high, '.1%')}.",
     )
+    beside = dict(summary.get("baselines", {}))
+    if "random twin" in summary:
+        beside["random twin"] = summary["random twin"]
+    if beside:
+        scores = ", ".join(f"{name} {score:.3f}" for name, score in beside.items())
+        yield Finding("Baselines", f"To be compared with: {scores}.")
     yield Finding(
         "Speed",
         f"From text to labels it is {with_interval(speed, low, high, '.1f')} times as fast as the whole model; the "
