@@ -489,7 +489,13 @@ Out = Annotated[
 ]
 Seed = Annotated[int, Option("Random seed", at_least=0, at_most=2**63 - 1)]
 Seeds = Annotated[int, Option("Number of random seeds", at_least=1)]
-Device = Annotated[str, Option("auto, cpu, cuda or mps", group="where it runs", identity=False)]
+Device = Annotated[
+    str, Option("auto, cpu, cuda, mps, or spread (over GPUs, CPU and disk)", group="where it runs", identity=False)
+]
+Precision = Annotated[
+    Literal["float32", "auto", "bfloat16", "float16"],
+    Option("Precision of the weights; auto: as stored", group="where it runs", identity=False),
+]
 Layers = Annotated[
     Any, Option("all, last or numbers such as 0,4-6; 0 is the embeddings", group="model", identity=False)
 ]
@@ -540,9 +546,11 @@ class Resumable(Settings):
     progress: Annotated[bool, Option("Show progress", group="output", identity=False)] = True
 
     def say(self, line: str) -> None:
-        """Tell the user what comes next, on standard error."""
+        """Tell the user what comes next, on standard error; in a notebook, which would show that on red, on output."""
+        from residuum.storage.notebook import in_notebook
+
         if self.progress:
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=sys.stdout if in_notebook() else sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -645,6 +653,38 @@ class TableReading(Settings):
     def table(self) -> dict[str, Any]:
         """These settings as options of `read_corpus` and `read_task`."""
         return self.options(TableReading)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publishing(Settings):
+    """Where on the hub a model goes that a command wrote."""
+
+    push_to_hub: Annotated[
+        str | None,
+        Option("Send the model to the hub, to a private repository", "output", metavar="OWNER/NAME", identity=False),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextReading(Settings):
+    """Where raw text stands in tables and datasets, for commands that read text without labels."""
+
+    text: Annotated[
+        str | int | None,
+        Option(
+            "Column of the text in JSON lines, parquet and datasets [text, sentence or content]",
+            "data",
+            parse=table_column,
+        ),
+    ] = None
+    format: Annotated[str | None, Option("lines, jsonl, parquet, json, tsv or csv [by file name]", "data")] = None
+    split: Annotated[str | None, Option("Split of a hub dataset or folder [train; all files]", "data")] = None
+    revision: Annotated[str | None, Option("Branch, tag or commit of a hub dataset", "data")] = None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """These settings as `TextOptions` of the corpus."""
+        return self.options(TextReading)
 
 
 @dataclass(frozen=True, kw_only=True)

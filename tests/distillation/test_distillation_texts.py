@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from residuum.corpus.text_files import check_text, text_lines
+from residuum.corpus.streams import check_text, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.distillation.texts import (
     IGNORED,

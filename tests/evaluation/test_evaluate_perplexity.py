@@ -1,6 +1,11 @@
 """`evaluate perplexity`: against full logits, token by token, of masked and causal models."""
 
+import os
+import shutil
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers as hf
@@ -9,7 +14,7 @@ from bilingual import save_language_model
 from residuum.corpus import Corpus
 from residuum.errors import MemoryLimitError, ModelError, SettingError
 from residuum.evaluation.encoding import token_windows
-from residuum.evaluation.perplexity import evaluate_perplexity, load_language_model, masked_predictions
+from residuum.evaluation.perplexity import evaluate_perplexity, line_losses, load_language_model, masked_predictions
 from residuum.evaluation.settings import PerplexitySettings
 from tiny import TEXT
 
@@ -52,6 +57,61 @@ def test_a_decoder_against_its_own_loss(family, folder, text):
     assert found["tokens"] == count
     assert found["loss"] == pytest.approx(total / count, rel=1e-5)
     assert found["perplexity"] == pytest.approx(np.exp(total / count), rel=1e-5)
+
+
+def rolling_log_likelihood(model, tokenizer, text: str, longest: int) -> tuple[float, int]:
+    """The rolling log-likelihood of lm-eval (0.4): disjoint windows, with one token of context or as many as fit."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    prefix = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+    windows = [([prefix, *ids[: longest - 1]][: len(ids)], ids[:longest])]
+    predicted = len(windows[0][1])
+    while predicted < len(ids):
+        n = min(len(ids) - predicted, longest)
+        end = predicted + n
+        windows.append((ids[end - longest - 1 : end - 1], ids[end - n : end]))
+        predicted = end
+    total = 0.0
+    for context, continuation in windows:
+        with torch.no_grad():
+            log_p = model(torch.tensor([context])).logits[0].double().log_softmax(-1)[-len(continuation) :]
+        total += log_p[torch.arange(len(continuation)), torch.tensor(continuation)].sum().item()
+    return total, len(ids)
+
+
+@pytest.mark.parametrize("begin", ["bos_token", "eos_token"])
+def test_a_decoder_against_the_rolling_log_likelihood_of_lm_eval(begin, folder, tmp_path):
+    place = shutil.copytree(folder("gpt2", "causal"), tmp_path / "model")
+    tokenizer = hf.AutoTokenizer.from_pretrained(place)
+    setattr(tokenizer, begin, tokenizer.convert_ids_to_tokens(7))
+    tokenizer.save_pretrained(place)
+    model, lines = hf.AutoModelForCausalLM.from_pretrained(place).eval(), [*LINES, " ".join(TEXT[:16])]
+    corpus = Corpus(name="text", sentences=[line.split() for line in lines])
+    assert len(tokenizer(lines[-1])["input_ids"]) > 3 * 48  # several windows
+    losses = line_losses(load_language_model(place), corpus, "text", PerplexitySettings(place, corpus))
+    for found, line in zip(losses, lines, strict=True):
+        total, count = rolling_log_likelihood(model, tokenizer, line, 48)
+        assert found[1] == count
+        assert found[0] == pytest.approx(-total, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_smollm2_has_the_rolling_log_likelihood_of_lm_eval():
+    place = os.environ.get("RESIDUUM_SMOLLM2")
+    if not place or not Path(place).is_file():
+        pytest.skip("needs RESIDUUM_SMOLLM2, a .gguf file of SmolLM2")
+    headed, corpus = load_language_model(place), Corpus(name="text", sentences=[line.split() for line in TEXT[:8]])
+    tokenizer = headed.body.tokenizer
+    losses = line_losses(headed, corpus, "text", PerplexitySettings(place, corpus))
+    for i, found in enumerate(losses):
+        total, count = rolling_log_likelihood(headed.module, tokenizer, corpus.text(i), headed.body.window)
+        assert found.tolist() == pytest.approx([-total, count], rel=1e-5)
+
+
+def test_a_column_of_parquet_is_read_as_its_lines_are(folder, text, tmp_path):
+    pd.DataFrame({"id": range(len(LINES)), "body": LINES}).to_parquet(tmp_path / "text.parquet")
+    found = evaluate_perplexity(folder("gpt2", "causal"), tmp_path / "text.parquet", text="body", progress=False)
+    plain = evaluate_perplexity(folder("gpt2", "causal"), text, progress=False)
+    assert found.frame.equals(plain.frame)
 
 
 @pytest.mark.parametrize("family", MASKED)
@@ -156,3 +216,13 @@ def test_mistakes_are_named(folder, tiny_folder, text):
         evaluate_perplexity(folder("bert", "masked"), [text, text], progress=False)
     with pytest.raises(SettingError, match="No token of one can be predicted"):
         evaluate_perplexity(folder("gpt2", "causal"), Corpus(name="one", sentences=[["a"]]), progress=False)
+
+
+def test_perplexity_in_half_precision_and_from_disk(folder, text):
+    place = folder("gpt2", "causal")
+    whole = evaluate_perplexity(place, text, progress=False).frame.iloc[0]
+    half = evaluate_perplexity(place, text, precision="bfloat16", progress=False).frame.iloc[0]
+    assert half["perplexity"] != whole["perplexity"]
+    assert half["perplexity"] == pytest.approx(whole["perplexity"], rel=0.02)
+    spread = evaluate_perplexity(place, text, device="spread", max_memory=20_000, progress=False).frame.iloc[0]
+    assert spread["perplexity"] == pytest.approx(whole["perplexity"], rel=1e-6)

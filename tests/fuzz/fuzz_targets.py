@@ -21,8 +21,8 @@ from residuum.activations.exchange import export_activations, import_activations
 from residuum.activations.store import ActivationStore, shard_path
 from residuum.adaptation.corpora import read_transfer
 from residuum.corpus import read_corpus, read_parallel
+from residuum.corpus.streams import text_lines
 from residuum.corpus.tasks import read_task
-from residuum.corpus.text_files import text_lines
 from residuum.distillation.settings import read_settings
 from residuum.evaluation.pairs import read_pairs
 from residuum.settings import read_record

@@ -130,27 +130,42 @@ def test_a_layout_that_cannot_be_trusted_is_refused(modules, message, tmp_path):
         read_sentence_layout(folder)
 
 
-@pytest.mark.skipif(MINILM is None, reason="the extra `demo` is not installed")
-def test_a_real_model_is_pruned_and_trimmed_into_sentence_models(tmp_path):
-    folder = Path(MINILM.origin).parent / "model"
-    np.testing.assert_allclose(sentence_encoder(folder).encode(SENTENCES), vectors(folder), atol=1e-5)
-    prune(folder, tmp_path / "pruned", drop="alternate")
-    check_layout(folder, tmp_path / "pruned", length=256)
-    texts = tmp_path / "texts.txt"
-    texts.write_text("\n".join(SENTENCES), encoding="utf-8")
-    trim(folder, [texts], tmp_path / "trimmed")
-    check_layout(folder, tmp_path / "trimmed", length=256)
-    np.testing.assert_allclose(vectors(folder), vectors(tmp_path / "trimmed"), atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["gte-small", "paraphrase-MiniLM-L3-v2"])
-def test_real_encoders_with_a_pooling_of_their_own_keep_it(name, tmp_path):
+def real_sentence_model(name: str, place: Path) -> Path:
+    """The folder of a real model; one that is only a transformer gets a mean pooling, as its card says."""
+    if name == "all-MiniLM-L6-v2":
+        if MINILM is None:
+            pytest.skip("the extra `demo` is not installed")
+        return Path(MINILM.origin).parent / "model"
     root = Path(os.environ.get("RESIDUUM_MODELS", "absent")) / name
     if not root.is_dir():
         pytest.skip("RESIDUUM_MODELS does not name a folder with this model")
+    if (root / "modules.json").exists():
+        return root
     transformer = Transformer(str(root))
     transformer.max_seq_length = 128
-    modules = [transformer, Pooling(384, "mean"), Normalize()]
-    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "model"))
-    prune(tmp_path / "model", tmp_path / "pruned", drop="top:1")
-    check_layout(tmp_path / "model", tmp_path / "pruned", length=128)
+    SentenceTransformer(modules=[transformer, Pooling(384, "mean"), Normalize()], device="cpu").save(str(place))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("all-MiniLM-L6-v2", 256),
+        ("paraphrase-MiniLM-L3-v2", 128),
+        pytest.param("all-mpnet-base-v2", 384, marks=pytest.mark.slow),
+        pytest.param("gte-small", 128, marks=pytest.mark.slow),
+    ],
+)
+def test_a_real_model_is_pruned_and_trimmed_into_sentence_models(name, length, tmp_path):
+    folder = real_sentence_model(name, tmp_path / "model")
+    expected = vectors(folder)
+    np.testing.assert_allclose(sentence_encoder(folder).encode(SENTENCES), expected, atol=1e-5)
+    prune(folder, tmp_path / "pruned", drop="alternate")
+    check_layout(folder, tmp_path / "pruned", length)
+    assert not np.allclose(vectors(tmp_path / "pruned"), expected, atol=1e-3)
+    (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
+    trim(folder, [tmp_path / "texts.txt"], tmp_path / "trimmed")
+    check_layout(folder, tmp_path / "trimmed", length)
+    np.testing.assert_allclose(vectors(tmp_path / "trimmed"), expected, atol=1e-5)
+    for made in ("pruned", "trimmed"):
+        assert "library_name: sentence-transformers" in (tmp_path / made / "README.md").read_text(encoding="utf-8")

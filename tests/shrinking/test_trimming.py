@@ -1,5 +1,6 @@
 """Trimming: the kept text is split as before, the model says the same, and what is saved is counted."""
 
+import json
 import subprocess
 import sys
 
@@ -113,6 +114,23 @@ def test_another_text_of_the_same_name_is_another_run(tmp_path):
         trim(teacher, text, tmp_path / "out")
     again = trim(teacher, text, tmp_path / "out", fresh=True)
     assert again.run.summary["lines split in another way"] == 0
+
+
+def test_a_column_of_json_lines_gives_the_vocabulary_of_its_text(tmp_path, run):
+    teacher, text, table = (
+        save_teacher("bert", tmp_path / "teacher", layers=1),
+        tmp_path / "t.txt",
+        tmp_path / "t.jsonl",
+    )
+    text.write_text("\n".join(LINES["tr"]), encoding="utf-8")
+    table.write_text("".join(json.dumps({"en": "xyz", "tr": line}) + "\n" for line in LINES["tr"]), encoding="utf-8")
+    plain = trim(teacher, text, tmp_path / "plain")
+    run("trim", teacher, table, "--text", "tr", "--out", tmp_path / "column")
+    assert read_run(tmp_path / "column").tables["pieces"].equals(plain.frame)
+    with pytest.raises(CorpusError, match="has none that is known to hold text; its columns are 'en', 'tr'"):
+        trim(teacher, table, tmp_path / "none")
+    with pytest.raises(StoreError, match="holds another run"):  # the column decides, so it is part of the run
+        trim(teacher, table, tmp_path / "column", text="en")
 
 
 def test_a_model_without_a_pooler_is_trimmed(tmp_path):

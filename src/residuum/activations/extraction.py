@@ -43,6 +43,7 @@ from residuum.errors import DataError, ModelError, SettingError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, as_model, only_first_layers, parse_layers
 from residuum.settings import command
+from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import cache_folder, local_path, send
 from residuum.storage.results import environment
 
@@ -61,6 +62,8 @@ def extract(settings: ExtractSettings) -> ActivationStore:
     finished one is opened. Workers load the model themselves and compute with one thread each; any number of them
     writes the same bytes. Without them this process reads, with all of its threads.
     """
+    if settings.device == "meta":
+        raise SettingError("device is 'meta', which loads no weights; it is for --estimate, and for plans in Python.")
     extraction = _extraction(settings)
     folder = local_path(settings.out)
     place = cache_folder("written here", str(settings.out)) if folder is None else folder
@@ -84,6 +87,7 @@ def _extraction(settings: ExtractSettings) -> Extraction:
         seed=settings.seed,
         device=settings.device,
         attention=settings.attention,
+        precision=settings.precision,
         max_memory=settings.max_memory,
     )
     corpus = settings.corpus
@@ -96,8 +100,13 @@ def _extraction(settings: ExtractSettings) -> Extraction:
 def _estimate(settings: ExtractSettings) -> Cost:
     from residuum.activations.estimates import extraction_cost
 
-    with settings.opened_engine() as engine:
-        return within(extraction_cost(_extraction(settings), as_engine(engine)), settings.max_memory)
+    with settings.opened_engine() as opened:
+        extraction, engine = _extraction(settings), as_engine(opened)
+        if settings.device == "meta":  # memory and disk alone: there are no weights to time
+            cost = extraction.cost(extraction.step(engine), engine)
+        else:
+            cost = extraction_cost(extraction, engine)
+        return within(cost, settings.max_memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,11 +168,11 @@ class Extraction:
         shards, missing = writer.manifest.shards, set(writer.missing)
         groups = [group for group in self.groups(shards) if not missing.isdisjoint(group)]
         audit = reduce(Audit.__add__, (Audit(**s.audit) for s in shards if s.written), Audit())
-        bar = tqdm(
+        bar = progress_bar(
             total=self.corpus.n_words,
             initial=audit.words,
             unit=" words",
-            disable=None if progress else True,
+            shown=progress,
             leave=False,
         )
         with bar:
@@ -260,14 +269,15 @@ class Extraction:
 
     @property
     def _pass_bytes(self) -> int:
-        """What a batch takes: the states after every block, those inside of one, and attention where it is read.
+        """What a batch takes: the states of the layers that are held, those inside a block, and attention where read.
 
         A word is taken for `TOKENS` tokens; a batch has one sentence at least.
         """
         words = [len(sentence) for sentence in self.corpus.sentences]
         longest = min(TOKENS * max(words, default=0), self.model.window or sys.maxsize)
         tokens = max(longest, min(self.settings.batch_tokens, TOKENS * sum(words)))
-        states = sum(self.model.widths[: max(self.layers) + 1]) + INSIDE * max(self.model.widths)
+        held = self.layers if self.model.reads_chosen_layers else range(max(self.layers) + 1)
+        states = sum(self.model.widths[layer] for layer in held) + INSIDE * max(self.model.widths)
         attention = longest * self.model.n_heads * max(self.layers) if self.settings.attention else 0
         return 4 * tokens * (states + attention)
 

@@ -16,6 +16,7 @@ from residuum.settings import (
     MaxLoss,
     Option,
     Out,
+    Precision,
     Settings,
     Split,
     TableReading,
@@ -63,6 +64,7 @@ class ExtractSettings(ReadingSettings, TableReading, Execution):
     )
     seed: Annotated[int, Option("Random seed of the random twin", at_least=0, identity=False)] = 0
     device: Device = "auto"
+    precision: Precision = "float32"
     split: Split = None
     limit: Limit = None
 

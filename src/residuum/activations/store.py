@@ -36,6 +36,7 @@ from residuum.storage.files import (
     whole_file,
     write_json,
 )
+from residuum.storage.notebook import facts_html
 from residuum.storage.remote import fetch, fetch_versioned, local_path
 from residuum.storage.schemas import conforming
 
@@ -245,6 +246,20 @@ class ActivationStore:
     def audit(self) -> Audit:
         """What became of the corpus' words."""
         return sum((Audit(**shard.audit) for shard in self.manifest.shards), Audit())
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "model": self.name,
+            "corpus": self.text_name,
+            "rows": f"{self.n_rows:,} {self.unit}s",
+            "layers": ", ".join(map(str, self.layers)),
+            "neurons per layer": ", ".join(map(str, dict.fromkeys(self.widths))),
+            "attention heads": self.n_heads or "not kept",
+            "precision": self.manifest.settings["dtype"],
+            "folder": self.address or self.path,
+            "what became of the words": self.audit,
+        }
+        return facts_html("Activations", facts)
 
     @property
     def text_name(self) -> str:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore, check_same_words
 from residuum.comparison.costs import check_memory, comparison_cost
@@ -30,6 +28,7 @@ from residuum.engine import Engine, as_engine, worker_count
 from residuum.errors import SettingError
 from residuum.maths.similarity import MEASURES, check_options
 from residuum.settings import command, named_source
+from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import is_address
 from residuum.storage.results import Result, Run, finished_run, scratch, write_run
 
@@ -136,7 +135,7 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
         from residuum.models.loading import check_weights
 
         models = [source for _, source in sources if isinstance(source, str | Path) and not _is_store(source)]
-        check_weights(models * (1 + settings.random_twins), settings.max_memory)
+        check_weights(models * (1 + settings.random_twins), settings.max_memory, settings.precision)
     for name, source in sources:
         if isinstance(source, ActivationStore) or _is_store(source):
             store = source if isinstance(source, ActivationStore) else ActivationStore.open(source)
@@ -158,7 +157,8 @@ def _live(
     from residuum.activations.live import LiveActivations
     from residuum.models.loading import as_model
 
-    model = as_model(source, random_init=twin, seed=settings.seed, device=settings.device, attention=attention)
+    loading = {"device": settings.device, "precision": settings.precision, "attention": attention}
+    model = as_model(source, random_init=twin, seed=settings.seed, **loading)
     if name is not None:
         model = replace(model, name=f"{name} (random)" if twin else name)
     return LiveActivations.of(model, corpus, attention=attention and model.gives_attention, max_loss=settings.max_loss)
@@ -186,7 +186,7 @@ def _plan(
 def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progress: bool) -> Run:
     words = sum(group.words for group in plan.groups)
     rounds = 1 + plan.has_attention + (len(plan.passes()) if plan.of("moments") else 0)
-    with tqdm(total=words * rounds, unit=" words", disable=None if progress else True, leave=False) as bar:
+    with progress_bar(total=words * rounds, unit=" words", shown=progress, leave=False) as bar:
         context, sample, sizes = side_pass(plan, bar.update)
         estimates: dict[str, LayerEstimate] = {}
         variances: list[LayerVariance] | None = None

@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from residuum.settings import Argument, Device, Execution, Limit, MaxLoss, Option, Out, Seed, Split, TableReading
+from residuum.settings import (
+    Argument,
+    Device,
+    Execution,
+    Limit,
+    MaxLoss,
+    Option,
+    Out,
+    Precision,
+    Seed,
+    Split,
+    TableReading,
+)
 
 PAPER = ("neuron", "mixed", "svcca", "pwcca", "cka")
 """The measures of Wu et al. (2020)."""
@@ -52,6 +64,7 @@ class CompareSettings(Execution, TableReading):
     limit: Limit = None
     max_loss: MaxLoss = 0.0
     device: Device = "auto"
+    precision: Precision = "float32"
 
     @property
     def measure_options(self) -> dict[str, Any]:

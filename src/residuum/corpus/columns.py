@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from sys import intern
 
@@ -61,7 +61,9 @@ def detect_layout(lines: Iterable[str]) -> ColumnLayout | None:
     lines = [line for line in lines if line.strip()]
     header = next((line for line in lines if _PMB_HEADER.match(line)), None)
     if header is not None:
-        return _pmb_layout(header)
+        # Such as `tok:gold`; PMB gives the token twice, and the first counts.
+        layers = [cell.partition(":")[0] for cell in header.removeprefix("# ").split("\t")]
+        return ColumnLayout(tuple(_PMB_NAMES.get(layer, layer) for layer in layers), tabs=True, is_pmb=True)
     plain = ColumnLayout((), tabs=any("\t" in line for line in lines))
     rows = [plain.cells(line) for line in lines if not plain.is_comment(line)]
     widths = {len(row) for row in rows}
@@ -70,19 +72,9 @@ def detect_layout(lines: Iterable[str]) -> ColumnLayout | None:
     names = _KNOWN_NAMES.get(widths.pop()) if len(widths) == 1 else None
     if names is None or not all(_TAG.fullmatch(row[-1]) for row in rows):
         return None
-    return ColumnLayout(names, plain.tabs, _common_language([row[0] for row in rows]))
-
-
-def _pmb_layout(header: str) -> ColumnLayout:
-    """The columns that PMB's header names, such as `tok:gold`; it gives the token twice, and the first counts."""
-    layers = [cell.partition(":")[0] for cell in header.removeprefix("# ").split("\t")]
-    return ColumnLayout(tuple(_PMB_NAMES.get(layer, layer) for layer in layers), tabs=True, is_pmb=True)
-
-
-def _common_language(words: list[str]) -> str | None:
-    """The language that every word begins with, as in WikiANN's `en:Paris`."""
-    prefixes = {match[1] if (match := _LANGUAGE_PREFIX.match(word)) else None for word in words}
-    return prefixes.pop() if len(prefixes) == 1 else None
+    # In WikiANN every word begins with its language, as in `en:Paris`.
+    prefixes = {match[1] if (match := _LANGUAGE_PREFIX.match(row[0])) else None for row in rows}
+    return ColumnLayout(names, plain.tabs, prefixes.pop() if len(prefixes) == 1 else None)
 
 
 def read_columns(path: Path, options: Options) -> Corpus:
@@ -94,16 +86,19 @@ def read_columns(path: Path, options: Options) -> Corpus:
     """
     layout = _layout(path, options)
     skipped: Counter[str] = Counter()
-    every = _without_header(blocks(path)) if options.header else blocks(path)
-    holding = (block for block in every if _holds_sentence(layout, block, skipped))
-    sentences = [_sentence(path, layout, block, options, skipped) for block in islice(holding, options.limit)]
+    every = blocks(path)
+    if options.header:
+        every = chain([next(every, [])[1:]], every)
+    sentences: list[Sentence] = []
+    for block in every:
+        lines = [line for _, line in block if not layout.is_comment(line)]
+        if len(lines) == 1 and lines[0].startswith("-DOCSTART-"):  # CoNLL-2003 marks where a document starts
+            skipped["document marks"] += 1
+        elif lines:
+            sentences.append(_sentence(path, layout, block, options, skipped))
+        if len(sentences) == options.limit:
+            break
     return replace(corpus_of_sentences(path.name, sentences, skipped), language=layout.language)
-
-
-def _without_header(every: Iterable[list[Line]]) -> Iterator[list[Line]]:
-    """The blocks without the first line of the first."""
-    for number, block in enumerate(every):
-        yield block if number else block[1:]
 
 
 def _layout(path: Path, options: Options) -> ColumnLayout:
@@ -121,14 +116,6 @@ def _layout(path: Path, options: Options) -> ColumnLayout:
             "Name the columns, for instance columns=['word', 'pos']."
         )
     return detected
-
-
-def _holds_sentence(layout: ColumnLayout, block: list[Line], skipped: Counter[str]) -> bool:
-    """Whether a block has words; CoNLL-2003 marks the start of a document like a sentence."""
-    lines = [line for _, line in block if not layout.is_comment(line)]
-    is_mark = len(lines) == 1 and lines[0].startswith("-DOCSTART-")
-    skipped["document marks"] += is_mark
-    return bool(lines) and not is_mark
 
 
 def _sentence(path: Path, layout: ColumnLayout, block: list[Line], options: Options, skipped: Counter[str]) -> Sentence:

@@ -6,7 +6,6 @@ wrong ids and heads pass.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, takewhile
@@ -33,7 +32,8 @@ def read_conllu(path: Path, options: Options) -> Corpus:
     """
     skipped: Counter[str] = Counter()
     sentences = []
-    for block in islice(_sentence_blocks(path), options.limit):
+    holding = (block for block in blocks(path) if not block[-1][1].startswith("#"))  # more than comments
+    for block in islice(holding, options.limit):
         lines = _parsed(path, block)
         skipped["multiword ranges"] += len(lines.ranges)
         skipped["empty nodes"] += lines.n_empty_nodes
@@ -62,11 +62,6 @@ class _Lines:
     n_empty_nodes: int = 0
 
 
-def _sentence_blocks(path: Path) -> Iterator[list[Line]]:
-    """The blocks of lines that hold more than comments."""
-    return (block for block in blocks(path) if not block[-1][1].startswith("#"))
-
-
 def _parsed(path: Path, block: list[Line]) -> _Lines:
     comments = list(takewhile(lambda line: line[1].startswith("#"), block))
     sentence = _Lines(comment_values(line for _, line in comments))
@@ -81,8 +76,18 @@ def _parsed(path: Path, block: list[Line]) -> _Lines:
             sentence.numbers.append(number)
         else:
             _add_special(path, number, fields, sentence)
-    _check_end(path, block[-1][0], sentence)
-    _check_heads(path, sentence)
+    n_words, last = len(sentence.words), block[-1][0]
+    if not n_words:
+        raise malformed(path, last, "a sentence without words", "at least the word 1")
+    if sentence.ranges and sentence.ranges[-1].last > n_words:
+        words = f"words {sentence.ranges[-1].first} to {sentence.ranges[-1].last} of a range"
+        raise malformed(path, last, f"the end of the sentence at word {n_words}", words)
+    allowed = _heads(n_words)
+    for number, word in zip(sentence.numbers, sentence.words, strict=True):
+        if word[HEAD] not in allowed:
+            raise malformed(path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none")
+        if word[HEAD] == word[ID]:
+            raise malformed(path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root")
     return sentence
 
 
@@ -110,25 +115,6 @@ def _add_special(path: Path, number: int, fields: list[str], sentence: _Lines) -
 
 def _space_after(fields: list[str]) -> bool:
     return "SpaceAfter=No" not in fields[MISC].split("|")
-
-
-def _check_end(path: Path, number: int, sentence: _Lines) -> None:
-    n_words = len(sentence.words)
-    if not n_words:
-        raise malformed(path, number, "a sentence without words", "at least the word 1")
-    if sentence.ranges and sentence.ranges[-1].last > n_words:
-        words = f"words {sentence.ranges[-1].first} to {sentence.ranges[-1].last} of a range"
-        raise malformed(path, number, f"the end of the sentence at word {n_words}", words)
-
-
-def _check_heads(path: Path, sentence: _Lines) -> None:
-    n_words = len(sentence.words)
-    allowed = _heads(n_words)
-    for number, word in zip(sentence.numbers, sentence.words, strict=True):
-        if word[HEAD] not in allowed:
-            raise malformed(path, number, f"the head {word[HEAD]!r}", f"a number from 0 to {n_words}, or _ for none")
-        if word[HEAD] == word[ID]:
-            raise malformed(path, number, f"word {word[ID]} as its own head", "another word, or 0 for the root")
 
 
 @lru_cache(maxsize=1000)
@@ -193,36 +179,25 @@ def _features(feats: str) -> dict[str, str] | None:
 
 def _written(lines: _Lines, skipped: Counter[str]) -> tuple[str, list[Span]]:
     """The text and the span of each word in it."""
-    tokens = _tokens(lines)
+    ranges = {token.first: token for token in lines.ranges}
+    tokens: list[_Token] = []
+    position = 1
+    while position <= len(lines.words):
+        fields = lines.words[position - 1]
+        tokens.append(ranges.get(position) or _Token(fields[FORM], position, position, _space_after(fields)))
+        position = tokens[-1].last + 1
     text = lines.comments.get("text")
     token_spans = located_spans([token.form for token in tokens], text) if text is not None else None
     if text is None or token_spans is None:
         skipped["texts that the tokens do not spell"] += text is not None
-        text, token_spans = _spelled(tokens)
+        text, token_spans = "", []
+        for token in tokens:
+            token_spans.append((len(text), len(text) + len(token.form)))
+            text += token.form + (" " if token.space_after else "")
+        text = text[: token_spans[-1][1]]
     words = [word[FORM] for word in lines.words]
     spans = [
         divided_span(span, token.form, words[token.first - 1 : token.last])
         for token, span in zip(tokens, token_spans, strict=True)
     ]
     return text, [span for several in spans for span in several]
-
-
-def _tokens(lines: _Lines) -> list[_Token]:
-    ranges = {token.first: token for token in lines.ranges}
-    tokens: list[_Token] = []
-    position = 1
-    while position <= len(lines.words):
-        fields = lines.words[position - 1]
-        token = ranges.get(position) or _Token(fields[FORM], position, position, _space_after(fields))
-        tokens.append(token)
-        position = token.last + 1
-    return tokens
-
-
-def _spelled(tokens: list[_Token]) -> tuple[str, list[Span]]:
-    """The tokens with a space after each, but for the last and for those that say SpaceAfter=No."""
-    text, spans = "", []
-    for token in tokens:
-        spans.append((len(text), len(text) + len(token.form)))
-        text += token.form + (" " if token.space_after else "")
-    return text[: spans[-1][1]], spans

@@ -14,6 +14,7 @@ from typing import TypeVar
 from residuum.errors import CorpusError, SettingError
 
 Span = tuple[int, int]
+SHOWN = 200  # characters of a cell in a notebook
 
 
 def joined_spans(words: Sequence[str]) -> list[Span]:
@@ -74,17 +75,16 @@ def _counts(n: int, sizes: Sequence[float]) -> list[int]:
     whole = [isinstance(size, int) for size in sizes]
     if not all(whole) and any(whole):
         raise SettingError(f"sizes are {list(sizes)}; expected all whole numbers or all shares, not both.")
-    counts = [int(size) for size in sizes] if all(whole) else _counts_of_shares(n, sizes)
+    if all(whole):
+        counts = [int(size) for size in sizes]
+    else:
+        if sum(sizes) > 1 + 1e-9:
+            raise SettingError(f"sizes are {list(sizes)}, together {sum(sizes):g}; expected shares of at most 1.")
+        bounds = [round(n * total) for total in accumulate(sizes, initial=0.0)]
+        counts = [end - start for start, end in pairwise(bounds)]
     if sum(counts) > n or 0 in counts:
         raise CorpusError(f"{n} sentences cannot be split into parts of {list(sizes)}.")
     return counts
-
-
-def _counts_of_shares(n: int, shares: Sequence[float]) -> list[int]:
-    if sum(shares) > 1 + 1e-9:
-        raise SettingError(f"sizes are {list(shares)}, together {sum(shares):g}; expected shares of at most 1.")
-    bounds = [round(n * total) for total in accumulate(shares, initial=0.0)]
-    return [end - start for start, end in pairwise(bounds)]
 
 
 WordLabels = list[list[str | None]]
@@ -128,8 +128,24 @@ class Corpus:
     def __post_init__(self) -> None:
         if not self.ids:
             object.__setattr__(self, "ids", [str(number) for number in range(1, len(self.sentences) + 1)])
-        self._check_lengths()
-        self._check_word_labels()
+        lengths = {"ids": len(self.ids)} | {name: len(rows) for name, rows in self.labels.items()}
+        lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
+        if self.pairs is not None:
+            lengths["pairs"] = len(self.pairs)
+        if self.choices is not None:
+            lengths["choices"] = len(self.choices)
+        for what, length in lengths.items():
+            if length != len(self.sentences):
+                raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")
+        n_words = list(map(len, self.sentences))
+        for name, rows in self.labels.items():
+            found = list(map(len, rows))
+            if found != n_words:
+                index = next(i for i in range(len(self)) if found[i] != n_words[i])
+                raise CorpusError(
+                    f"Sentence {self.ids[index]} of {self.name} has {n_words[index]} words, "
+                    f"but {found[index]} labels {name!r}; expected one a word."
+                )
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -245,28 +261,6 @@ class Corpus:
         body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
         return f"<p>{html.escape(repr(self))}</p><table><tr>{_cells(heads, 'th')}</tr>{body}</table>"
 
-    def _check_lengths(self) -> None:
-        lengths = {"ids": len(self.ids)} | {name: len(rows) for name, rows in self.labels.items()}
-        lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
-        if self.pairs is not None:
-            lengths["pairs"] = len(self.pairs)
-        if self.choices is not None:
-            lengths["choices"] = len(self.choices)
-        for what, length in lengths.items():
-            if length != len(self.sentences):
-                raise CorpusError(f"{self.name} has {len(self.sentences)} sentences but {length} entries of {what!r}.")
-
-    def _check_word_labels(self) -> None:
-        lengths = list(map(len, self.sentences))
-        for name, rows in self.labels.items():
-            found = list(map(len, rows))
-            if found != lengths:
-                index = next(i for i in range(len(self)) if found[i] != lengths[i])
-                raise CorpusError(
-                    f"Sentence {self.ids[index]} of {self.name} has {lengths[index]} words, "
-                    f"but {found[index]} labels {name!r}; expected one a word."
-                )
-
 
 def _listed(names: Iterable[str], at_most: int | None = None) -> str:
     names = list(names)
@@ -287,11 +281,8 @@ def _digest(parts: Iterable[str | list]) -> str:
 
 
 def _cells(values: Iterable[object], tag: str) -> str:
-    return "".join(f"<{tag}>{html.escape(_shortened(str(value)))}</{tag}>" for value in values)
-
-
-def _shortened(text: str, length: int = 200) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    texts = (text if len(text := str(value)) <= SHOWN else text[: SHOWN - 1] + "…" for value in values)
+    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
 
 
 @dataclass(frozen=True)
@@ -337,8 +328,16 @@ def join_corpora(parts: Sequence[Corpus], name: str) -> Corpus:
     return Corpus(
         name=name,
         sentences=_chained(parts, lambda part: part.sentences),
-        labels={key: _chained(parts, _word_rows(key)) for key in _keys(parts, "labels")},
-        sentence_labels={key: _chained(parts, _sentence_rows(key)) for key in _keys(parts, "sentence_labels")},
+        labels={
+            key: _chained(
+                parts, lambda part, key=key: part.labels.get(key) or [[None] * len(s) for s in part.sentences]
+            )
+            for key in _keys(parts, "labels")
+        },
+        sentence_labels={
+            key: _chained(parts, lambda part, key=key: part.sentence_labels.get(key) or [None] * len(part))
+            for key in _keys(parts, "sentence_labels")
+        },
         pairs=None if parts[0].pairs is None else _chained(parts, lambda part: part.pairs or []),
         ids=_chained(parts, lambda part: part.ids),
         language=parts[0].language if len({part.language for part in parts}) == 1 else None,
@@ -355,14 +354,6 @@ def _chained(parts: Sequence[Corpus], rows: Callable[[Corpus], Sequence[Row]]) -
 
 def _keys(parts: Sequence[Corpus], table: str) -> list[str]:
     return list(dict.fromkeys(key for part in parts for key in getattr(part, table)))
-
-
-def _word_rows(key: str) -> Callable[[Corpus], list[list[str | None]]]:
-    return lambda part: part.labels.get(key) or [[None] * len(words) for words in part.sentences]
-
-
-def _sentence_rows(key: str) -> Callable[[Corpus], list[str | float | None]]:
-    return lambda part: part.sentence_labels.get(key) or [None] * len(part)
 
 
 def _joined_text(parts: Sequence[Corpus]) -> WrittenText | None:

@@ -28,7 +28,7 @@ def read_hub(name: str, split: str | None, options: Options) -> Corpus:
     except Exception as error:  # the library raises many kinds, most of them undocumented
         raise CorpusError(
             f"{name} is not a file or folder here, and no dataset of that name can be loaded from the hub: "
-            + _first_line(error)
+            + f"{type(error).__name__}: {error}".splitlines()[0]
         ) from error
     return read_dataset(dataset, split, options, name)
 
@@ -36,7 +36,8 @@ def read_hub(name: str, split: str | None, options: Options) -> Corpus:
 def read_dataset(source: "Dataset | DatasetDict", split: str | None, options: Options, name: str = "dataset") -> Corpus:
     """A dataset object: columns of text and classes, or lists of words with lists of labels."""
     dataset = _chosen_split(source, split, name)
-    classes = {column: _class_names(feature) for column, feature in dataset.features.items()}
+    elements = {column: _element(feature) or feature for column, feature in dataset.features.items()}
+    classes = {column: getattr(element, "names", None) for column, element in elements.items()}
 
     def rows(columns: list[str]) -> Iterator[Row]:
         for number, values in enumerate(dataset.select_columns(columns).with_format(None), 1):
@@ -70,11 +71,3 @@ def _element(feature: Any) -> Any:
     """The feature of the elements of a list of plain values, or None if it is not one."""
     element = getattr(feature, "feature", None)
     return element if hasattr(element, "dtype") else None
-
-
-def _class_names(feature: Any) -> list[str] | None:
-    return getattr(feature if _element(feature) is None else _element(feature), "names", None)
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -58,15 +58,13 @@ def _by_number(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     common = set.intersection(*(set(corpus.ids) for corpus in corpora.values()))
     if not common:
         raise CorpusError(f"No sentence is in all of {', '.join(corpora)}; each is blank in at least one of them.")
-    return {name: _restricted(corpus, common) for name, corpus in corpora.items()}
-
-
-def _restricted(corpus: Corpus, ids: set[str]) -> Corpus:
-    kept = [index for index, sentence_id in enumerate(corpus.ids) if sentence_id in ids]
-    if len(kept) == len(corpus):
-        return corpus
-    skipped = corpus.skipped | {"sentences that another corpus lacks": len(corpus) - len(kept)}
-    return replace(corpus.select(kept), skipped=skipped)
+    restricted = {}
+    for name, corpus in corpora.items():
+        kept = [index for index, sentence_id in enumerate(corpus.ids) if sentence_id in common]
+        skipped = corpus.skipped | {"sentences that another corpus lacks": len(corpus) - len(kept)}
+        whole = len(kept) == len(corpus)
+        restricted[name] = corpus if whole else replace(corpus.select(kept), skipped=skipped)
+    return restricted
 
 
 def _by_id(corpora: dict[str, Corpus]) -> dict[str, Corpus]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from residuum.corpus.columns import detect_layout, read_columns
 from residuum.corpus.conllu import read_conllu
@@ -64,7 +64,7 @@ def read_corpus(
     if is_dataset(source):
         _check_dataset_settings(format, options)
         corpus = read_dataset(source, split, options)
-    elif isinstance(source, str) and _can_be_on_hub(source) and not _exists(Path(source)):
+    elif may_be_on_hub(source) and not _exists(Path(source)):
         _check_dataset_settings(format, options)
         corpus = read_hub(source, split, options)
     elif isinstance(source, str | os.PathLike):
@@ -82,14 +82,20 @@ def read_corpus(
     return replace(corpus, name=name or corpus.name, language=language or corpus.language)
 
 
+def may_be_on_hub(source: object) -> TypeGuard[str]:
+    """Whether this can be the name of a hub dataset: no path, and no name of a text file."""
+    return (
+        isinstance(source, str)
+        and is_hub_name(source)
+        and not source.startswith(".")
+        and not has_known_suffix(Path(source))
+    )
+
+
 def _check_dataset_settings(format: str | None, options: Options) -> None:
     if format is not None:
         raise SettingError(f"format is {format!r}, but a dataset has none; leave it out.")
     options.check_for("dataset")
-
-
-def _can_be_on_hub(source: str) -> bool:
-    return is_hub_name(source) and not source.startswith(".") and not has_known_suffix(Path(source))
 
 
 def _existing(path: Path) -> Path:
@@ -114,15 +120,10 @@ def _read_file(path: Path, format: str | None, options: Options) -> Corpus:
     options.check_for(format)
     table = TABLES[format](path, options) if format in TABLES else None
     corpus = _READERS[format](path, options) if table is None else corpus_of_table(table, options)
-    ud_name = _UD_NAME.match(path.name)
-    return replace(corpus, name=_file_name(path), language=ud_name[1] if ud_name else corpus.language)
-
-
-def _file_name(path: Path) -> str:
-    """The name of a file without suffixes, after that of its folder where it only tells a split."""
-    bare = bare_name(path)
-    folder = path.absolute().parent.name
-    return f"{folder}-{bare}" if folder and _SPLIT_NAME.fullmatch(bare) else bare
+    ud_name, bare, folder = _UD_NAME.match(path.name), bare_name(path), path.absolute().parent.name
+    # A name that only tells a split goes after that of its folder.
+    name = f"{folder}-{bare}" if folder and _SPLIT_NAME.fullmatch(bare) else bare
+    return replace(corpus, name=name, language=ud_name[1] if ud_name else corpus.language)
 
 
 _BY_SUFFIX = {
@@ -195,7 +196,7 @@ def has_part_column(path: Path, format: str | None, options: Options) -> bool:
 
 def detect_format(path: Path, options: Options) -> str:
     """The format of a file, by its suffix, or by its first lines where the suffix leaves it open."""
-    suffix = _suffix(path)
+    suffix = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
     if suffix in _BY_SUFFIX:
         return _BY_SUFFIX[suffix]
     if "word" in (options.columns or ()):
@@ -204,7 +205,8 @@ def detect_format(path: Path, options: Options) -> str:
         return "columns" if options.delimiter == " " else "csv"
     lines = [line for line in first_lines(path) if line.strip()]
     rows = [line.split("\t") for line in lines]
-    if _is_conllu(rows):
+    first = next((row for row in rows if not row[0].startswith("#")), [])
+    if len(first) == 10 and re.match(r"1\b", first[0]):
         return "conllu"
     if rows and len(rows[0]) > 1 and known_text_columns(rows[0]) is not None:
         return "tsv"
@@ -230,12 +232,3 @@ def is_of_split(file: Path, split: str) -> bool:
 
 def _words(name: str) -> list[str]:
     return re.split(r"[-_.]", name)
-
-
-def _is_conllu(rows: list[list[str]]) -> bool:
-    first = next((row for row in rows if not row[0].startswith("#")), [])
-    return len(first) == 10 and re.match(r"1\b", first[0]) is not None
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix

@@ -60,7 +60,14 @@ _LISTED = ("options", "choices")
 def known_choice_columns(columns: Sequence[str], lists: Iterable[str]) -> ChoiceColumns | None:
     """The columns of a multiple-choice table by their names, or None."""
     by_name = {column.strip().lower(): column for column in columns}
-    found = _choice_candidates(by_name, frozenset(lists))
+    found, lists = None, frozenset(lists)
+    for names, first in _NUMBERED:
+        there = tuple(by_name[name] for name in names if name in by_name)
+        if found is None and len(there) >= 2:
+            found = there, first
+    listed = [by_name[name] for name in _LISTED if by_name.get(name) in lists]
+    if found is None and listed:
+        found = (listed[0],), 0
     context = next(
         ((by_name[c], q and by_name[q]) for c, q in _CONTEXTS if c in by_name and (q is None or q in by_name)), None
     )
@@ -84,15 +91,6 @@ def answer_place(value: object, candidates: Sequence[str], first: int) -> str | 
     if not 0 <= place < len(candidates):
         raise Fault(f"found the answer {value!r}; expected one of {len(candidates)} candidates, counted from {first}")
     return str(place)
-
-
-def _choice_candidates(by_name: dict[str, str], lists: frozenset[str]) -> tuple[tuple[str, ...], int] | None:
-    for names, first in _NUMBERED:
-        there = tuple(by_name[name] for name in names if name in by_name)
-        if len(there) >= 2:
-            return there, first
-    listed = [by_name[name] for name in _LISTED if by_name.get(name) in lists]
-    return ((listed[0],), 0) if listed else None
 
 
 # The columns that hold text in GLUE, XNLI and the like, in lower case: first and second segment.
@@ -164,8 +162,21 @@ def corpus_of_table(table: Table, options: Options) -> Corpus:
     choices = known_choice_columns(table.columns, table.lists) if table.named and options.text is None else None
     if choices is not None:
         return _choice_level(table, choices, options)
-    text, pair = _text_columns(table, options)
-    label = _label_column(table, options)
+    known = known_text_columns(table.columns) if table.named else None
+    if options.text is not None:
+        text = _column(table, options.text, "text")
+        pair = None if options.pair is None else _column(table, options.pair, "pair")
+    elif known is not None:
+        text, pair = known
+    else:
+        raise CorpusError(
+            f"{table.source}: none of the columns is known to hold text; {_there_are(table)}. "
+            "Name it, for instance text='sentence', or text=0 for the first column."
+        )
+    by_name = {column.strip().lower(): column for column in table.columns} if table.named else {}
+    label = next((by_name[name] for name in LABEL_COLUMNS if name in by_name), None)
+    if options.label is not None:
+        label = _column(table, options.label, "label")
     if text in table.lists:
         return _word_level(table, text, label, options)
     return _sentence_level(table, text, pair, label, options)
@@ -178,26 +189,6 @@ def known_text_columns(columns: list[str]) -> tuple[str, str | None] | None:
         if first in by_name and (second is None or second in by_name):
             return by_name[first], second and by_name[second]
     return None
-
-
-def _text_columns(table: Table, options: Options) -> tuple[str, str | None]:
-    if options.text is not None:
-        pair = None if options.pair is None else _column(table, options.pair, "pair")
-        return _column(table, options.text, "text"), pair
-    known = known_text_columns(table.columns) if table.named else None
-    if known is None:
-        raise CorpusError(
-            f"{table.source}: none of the columns is known to hold text; {_there_are(table)}. "
-            "Name it, for instance text='sentence', or text=0 for the first column."
-        )
-    return known
-
-
-def _label_column(table: Table, options: Options) -> str | None:
-    if options.label is not None:
-        return _column(table, options.label, "label")
-    by_name = {column.strip().lower(): column for column in table.columns} if table.named else {}
-    return next((by_name[name] for name in LABEL_COLUMNS if name in by_name), None)
 
 
 def _column(table: Table, column: Column, what: str) -> str:
@@ -232,7 +223,7 @@ def _sentence_level(table: Table, text: str, pair: str | None, label: str | None
     regression = _is_regression(table, label, options)
 
     def parse(number: int, row: Row) -> _Record | None:
-        segments = [_text(row, column) for column in columns]
+        segments = [row_text(row, column) for column in columns]
         target = None if label is None else _target(table, row, label, regression)
         filled = all(segment.strip() for segment in segments)
         return _Record(number, segments, segments[0].split(), target, {}) if filled else None
@@ -248,7 +239,7 @@ def _choice_level(table: Table, columns: ChoiceColumns, options: Options) -> Cor
     segments = [columns.context] if columns.question is None else [columns.context, columns.question]
 
     def parse(number: int, row: Row) -> _Record | None:
-        texts = [_text(row, column) for column in segments]
+        texts = [row_text(row, column) for column in segments]
         choices = _candidates(table, row, columns)
         target = None if columns.answer is None else answer_place(_value(row, columns.answer), choices, columns.first)
         filled = all(text.strip() for text in texts)
@@ -264,7 +255,7 @@ def _candidates(table: Table, row: Row, columns: ChoiceColumns) -> list[str]:
     if columns.candidates[0] in table.lists:
         found = _words(row, columns.candidates[0])
     else:
-        found = [_text(row, column) for column in columns.candidates]
+        found = [row_text(row, column) for column in columns.candidates]
     if len(found) < 2 or not all(candidate.strip() for candidate in found):
         raise Fault(f"found the candidates {found!r}; expected at least two, none of them blank")
     return found
@@ -368,7 +359,8 @@ def _value(row: Row, column: str) -> object:
     return row.values[column]
 
 
-def _text(row: Row, column: str) -> str:
+def row_text(row: Row, column: str) -> str:
+    """The text in a column of a row; nothing there is an empty text, anything but text is a Fault."""
     value = _value(row, column)
     return "" if value is None else _unicode(value, f"{column!r}")
 
@@ -446,7 +438,7 @@ def candidate_pairs(corpus: Corpus) -> Corpus:
         name: [None if answers[i] is None else RIGHT if str(place) == answers[i] else WRONG for i, place in places]
         for name, answers in corpus.sentence_labels.items()
     }
-    contexts = [_words_of_text(corpus.text(i), corpus.pair_text(i)) for i in range(len(corpus))]
+    contexts = [[*corpus.text(i).split(), *(corpus.pair_text(i) or "").split()] for i in range(len(corpus))]
     return Corpus(
         name=corpus.name,
         sentences=[contexts[i] for i, _ in places],
@@ -457,7 +449,3 @@ def candidate_pairs(corpus: Corpus) -> Corpus:
         skipped=corpus.skipped,
         numbered=False,
     )
-
-
-def _words_of_text(context: str, question: str | None) -> list[str]:
-    return context.split() + ([] if question is None else question.split())

@@ -15,7 +15,6 @@ from residuum.errors import CorpusError, ResiduumError
 from residuum.storage.compression import batch_bytes, open_parquet, stated_bytes, unpacked_limit
 
 if TYPE_CHECKING:
-    from pyarrow import DataType, RecordBatch, Schema
     from pyarrow.parquet import ParquetFile
 
 Cells = tuple[int, list[str] | str]
@@ -48,7 +47,7 @@ def json_table(path: Path, options: Options) -> Table:
 
 def jsonl_table(path: Path, options: Options) -> Table:
     """A JSON record a line; its label may stand in a line of `NAME-labels.lst` beside `NAME.jsonl`, as SIQA has it."""
-    rows = (_line_row(number, line) for number, line in numbered_lines(path) if line.strip())
+    rows = (line_row(number, line) for number, line in numbered_lines(path) if line.strip())
     beside = path.with_name(f"{path.name.partition('.')[0]}-labels.lst")
     if beside.is_file():
         rows = _with_labels(path, beside, rows)
@@ -59,18 +58,39 @@ def parquet_table(path: Path, options: Options) -> Table:
     """A parquet file, of which only the columns that are needed are read."""
     from pyarrow import types
 
-    with _clear_parquet_errors(path):
-        file = open_parquet(path)
-        if stated_bytes(file) > unpacked_limit(path):
-            raise too_large(path)
+    with _opened_parquet(path) as file:
         schema = file.metadata.schema.to_arrow_schema()
+        flat = {f.name for f in schema if types.is_list(f.type) or types.is_large_list(f.type)}
         return Table(
             source=str(path),
             columns=schema.names,
-            rows=lambda columns: _parquet_rows(path, file, schema, columns),
-            lists=frozenset(f.name for f in schema if _is_flat_list(f.type)),
+            rows=lambda columns: parquet_rows(path, columns),
+            lists=frozenset(f.name for f in schema if f.name in flat and not types.is_nested(f.type.value_type)),
             floats=frozenset(f.name for f in schema if types.is_floating(f.type)),
         )
+
+
+def parquet_rows(path: Path, columns: list[str], start: int = 0) -> Iterator[Row]:
+    """Some columns of the rows from `start` on; row groups before it are not read."""
+    import pyarrow as arrow
+
+    with _opened_parquet(path) as file:
+        schema = file.metadata.schema.to_arrow_schema()
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        group, first = 0, 0
+        while group < len(sizes) and first + sizes[group] <= start:
+            first, group = first + sizes[group], group + 1
+        unpacked, number = 0, first
+        for batch in file.iter_batches(batch_size=1000, columns=columns, row_groups=range(group, len(sizes))):
+            unpacked += batch_bytes(batch)
+            if unpacked > unpacked_limit(path):
+                raise too_large(path)
+            # Texts of its own in every row: `open_parquet` reads a repeated one once.
+            plain = batch.cast(arrow.schema([schema.field(name) for name in batch.schema.names]))
+            for record in plain.to_pylist():
+                number += 1
+                if number > start:
+                    yield Row(f"row {number}", record)
 
 
 TABLES = {"tsv": tsv_table, "csv": csv_table, "json": json_table, "jsonl": jsonl_table, "parquet": parquet_table}
@@ -83,14 +103,20 @@ def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
     if isinstance(first[1], str):
         raise malformed(path, 1, first[1], "a line of cells")
     named = options.columns is not None
-    looks_so = not named and _is_header(first[1], options)
+    asked = {options.text, options.pair, options.label}
+    # A header names the columns: one is known, or one is asked for.
+    looks_so = not named and (known_text_columns(first[1]) is not None or any(cell in asked for cell in first[1]))
     has_header = looks_so if options.header is None else options.header
     columns = [str(number) for number in range(len(first[1]))]
     if options.columns is not None:
         columns = [name or str(number) for number, name in enumerate(options.columns)]
     elif has_header:
         columns = first[1]
-    elif _names_part(first[1]):  # SentEval: tr, va or te, then label and sentence
+    elif len(first[1]) == len(SENTEVAL) and first[1][0] in (
+        "tr",
+        "va",
+        "te",
+    ):  # as SentEval
         columns, named = list(SENTEVAL), True
     if len(set(columns)) < len(columns):
         raise malformed(path, 1, f"the same name twice in {columns}", "different names (or columns=)")
@@ -99,16 +125,6 @@ def _delimited(path: Path, cells: Iterator[Cells], options: Options) -> Table:
 
 
 SENTEVAL: tuple[str, ...] = ("part", "label", "sentence")
-
-
-def _names_part(cells: list[str]) -> bool:
-    return len(cells) == len(SENTEVAL) and cells[0] in ("tr", "va", "te")
-
-
-def _is_header(cells: list[str], options: Options) -> bool:
-    """Whether the first cells name the columns: one is known, or one is asked for."""
-    asked = {options.text, options.pair, options.label}
-    return known_text_columns(cells) is not None or any(cell in asked for cell in cells)
 
 
 def _rows(cells: Iterator[Cells], columns: list[str]) -> Iterator[Row]:
@@ -149,12 +165,17 @@ def _table_of_rows(path: Path, rows: Iterator[Row]) -> Table:
         source=str(path),
         columns=list(values),
         rows=lambda _: chain([first], rows),
-        lists=frozenset(name for name, value in values.items() if isinstance(value, list) and _is_flat(value)),
+        lists=frozenset(
+            name
+            for name, value in values.items()
+            if isinstance(value, list) and not any(isinstance(element, list | dict) for element in value)
+        ),
         floats=frozenset(name for name, value in values.items() if isinstance(value, float)),
     )
 
 
-def _line_row(number: int, line: str) -> Row:
+def line_row(number: int, line: str) -> Row:
+    """The record in a line of JSON."""
     place = f"line {number}"
     try:
         return _record_row(place, json.loads(line))
@@ -177,53 +198,22 @@ def _record_row(place: str, record: object) -> Row:
     return Row(place, {}, fault=f"found {_kind(record)}; expected an object with named values")
 
 
-def _is_flat(values: list) -> bool:
-    return not any(isinstance(value, list | dict) for value in values)
-
-
-def _is_flat_list(kind: "DataType") -> bool:
-    from pyarrow import types
-
-    return (types.is_list(kind) or types.is_large_list(kind)) and not types.is_nested(kind.value_type)
-
-
-def _parquet_rows(path: Path, file: "ParquetFile", schema: "Schema", columns: list[str]) -> Iterator[Row]:
-    with _clear_parquet_errors(path):
-        batches = _bounded(path, file.iter_batches(batch_size=1000, columns=columns))
-        values = (values for batch in batches for values in _plain(batch, schema).to_pylist())
-        for number, record in enumerate(values, 1):
-            yield Row(f"row {number}", record)
-
-
 @contextmanager
-def _clear_parquet_errors(path: Path) -> Iterator[None]:
-    """Say in one line what the library found wrong; names that are no text are plain ValueErrors to it."""
+def _opened_parquet(path: Path) -> Iterator["ParquetFile"]:
+    """A parquet file of a credible size; what the library finds wrong with it is said in one line."""
     import pyarrow as arrow
 
     try:
-        yield
+        file = open_parquet(path)
+        if stated_bytes(file) > unpacked_limit(path):
+            raise too_large(path)
+        yield file
     except ResiduumError:
         raise
     except (arrow.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
+        # Names that are no text are plain ValueErrors to the library.
         reason = " ".join(str(error).split())[:300]
         raise CorpusError(f"{path} is not a whole parquet file: {reason}") from error
-
-
-def _bounded(path: Path, batches: Iterator["RecordBatch"]) -> Iterator["RecordBatch"]:
-    """The batches, until they have grown beyond what the size of the file makes likely."""
-    unpacked = 0
-    for batch in batches:
-        unpacked += batch_bytes(batch)
-        if unpacked > unpacked_limit(path):
-            raise too_large(path)
-        yield batch
-
-
-def _plain(batch: "RecordBatch", schema: "Schema") -> "RecordBatch":
-    """The batch with texts of its own in every row."""
-    import pyarrow as arrow
-
-    return batch.cast(arrow.schema([schema.field(name) for name in batch.schema.names]))
 
 
 def _kind(value: object) -> str:

@@ -127,8 +127,9 @@ def read_task(
         note = f"{lacking}{whole.name} was cut into {shares} by seed {seed}"
         return TaskCorpora(*whole.split(SHARES, seed), notes=(note,))
     table["limit"] = limit
+    whole_file = Path(corpus).is_file() and not _has_part_column(Path(corpus), table)
     parts = {
-        "train": _read(task, corpus, _split_of(corpus, "train", table), table),
+        "train": _read(task, corpus, None if whole_file else "train", table),
         "dev": _optional(task, corpus, dev, "dev", table),
         "test": _optional(task, corpus, test, "test", table),
     }
@@ -213,12 +214,6 @@ def check_labels(task: Task, corpus: Corpus) -> None:
         raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
 
 
-def _is_labelled(task: Task, corpus: Corpus) -> bool:
-    """Whether a corpus has labels of the task's unit at all; some, but not the task's, are an error."""
-    there = corpus.labels if task.unit == "word" else corpus.sentence_labels
-    return bool(there) and _has_label(task, labels_of(corpus, task))
-
-
 def _has_label(task: Task, labels: list[Any]) -> bool:
     values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
     return any(value is not None for value in values)
@@ -252,20 +247,17 @@ def _optional(
         check_labels(task, found)
         return found
     local = Path(corpus).exists()
-    found = _first_part(task, corpus, _part_names(task, split, local), table)
+    plain = (split,) if local else _HUB_SPLITS[split]
+    own = [f"{name}_{task.part}" for name in plain] if task.part is not None else []  # such as validation_matched
+    found = _first_part(task, corpus, [*own, *plain], table)
     if found is None:
         return None
-    if (not local or (split == "test" and task.unit == "sentence")) and not _is_labelled(task, found):
-        return None  # as GLUE ships its tests
+    if not local or (split == "test" and task.unit == "sentence"):
+        there = found.labels if task.unit == "word" else found.sentence_labels
+        if not there or not _has_label(task, labels_of(found, task)):
+            return None  # as GLUE ships its tests; some labels, but not the task's, are an error
     check_labels(task, found)
     return found
-
-
-def _part_names(task: Task, split: str, local: bool) -> list[str]:
-    """What a part may be called, the task's own name first: `validation_matched`, `validation`, `dev`."""
-    plain = (split,) if local else _HUB_SPLITS[split]
-    own = [f"{name}_{task.part}" for name in plain] if task.part is not None else []
-    return [*own, *plain]
 
 
 def _first_part(task: Task, corpus: str | os.PathLike[str], names: list[str], table: dict[str, Any]) -> Corpus | None:
@@ -307,7 +299,3 @@ def _lacks_header(source: str | os.PathLike[str], split: str | None, width: int)
 def _has_part_column(path: Path, table: dict[str, Any]) -> bool:
     known: dict[str, Any] = {name: table.get(name) for name in ("text", "columns", "label", "delimiter", "header")}
     return has_part_column(path, table.get("format"), Options(**known))
-
-
-def _split_of(corpus: str | os.PathLike[str], split: str, table: dict[str, Any]) -> str | None:
-    return None if Path(corpus).is_file() and not _has_part_column(Path(corpus), table) else split

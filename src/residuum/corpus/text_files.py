@@ -1,4 +1,4 @@
-"""Raw text: files (plain, gzip or xz), folders and hub datasets, read line by line and always as UTF-8."""
+"""Files of text (plain, gzip or xz), read line by line and always as UTF-8."""
 
 import gzip
 import io
@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from residuum.corpus.corpus import Corpus, Options, Span, WrittenText, located_spans
 from residuum.errors import CorpusError
 from residuum.storage.compression import MOST_GROWTH, unpacked_limit
-from residuum.storage.files import checksum
 
 MAX_LINE_BYTES = 10_000_000
 MAX_BLOCK_LINES = 100_000
@@ -26,9 +25,14 @@ Line = tuple[int, str]
 
 def numbered_lines(path: Path) -> Iterator[Line]:
     """The lines of a file with their numbers from 1, without line ends and byte order mark."""
-    number = position = 0
+    return ((number, text) for number, text, _ in placed_lines(path))
+
+
+def placed_lines(path: Path, number: int = 0, position: int = 0) -> Iterator[tuple[int, str, int]]:
+    """The lines after the first `number`, which end at the byte `position`, each with the byte where it ends."""
     with open_bytes(path) as stream:
         limit = unpacked_limit(path)
+        stream.seek(position)
         while line := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
@@ -39,7 +43,7 @@ def numbered_lines(path: Path) -> Iterator[Line]:
             position += len(line)
             if position > limit:
                 raise too_large(path)
-            yield number, text.removesuffix("\n").removesuffix("\r")
+            yield number, text.removesuffix("\n").removesuffix("\r"), position
 
 
 def first_lines(path: Path) -> list[str]:
@@ -86,7 +90,12 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked as they are read if they begin as gzip or xz do."""
     try:
         with path.open("rb") as raw:
-            yield _unpacked(raw)
+            magic, stream = raw.peek(6), raw
+            if magic.startswith(b"\x1f\x8b"):
+                stream = io.BufferedReader(gzip.GzipFile(fileobj=raw))  # type: ignore[arg-type]
+            elif magic.startswith(b"\xfd7zXZ\x00"):
+                stream = io.BufferedReader(lzma.LZMAFile(raw))  # type: ignore[arg-type]  # noqa: SIM115
+            yield stream
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise CorpusError(f"{path} is a damaged or cut-off compressed file ({error}); fetch it again.") from error
     except OSError as error:
@@ -110,15 +119,6 @@ def shortened(text: str) -> str:
     """The beginning and the end of what is too long to be read."""
     half = LONGEST_SHOWN // 2
     return text if len(text) <= LONGEST_SHOWN else f"{text[:half]} … {text[-half:]}"
-
-
-def _unpacked(raw: io.BufferedReader) -> BinaryIO:
-    magic = raw.peek(6)
-    if magic.startswith(b"\x1f\x8b"):
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw))  # type: ignore[arg-type]
-    if magic.startswith(b"\xfd7zXZ\x00"):
-        return io.BufferedReader(lzma.LZMAFile(raw))  # type: ignore[arg-type]
-    return raw
 
 
 def _decoded(data: bytes, path: Path, position: int) -> str:
@@ -168,69 +168,8 @@ def spaced_spans(sentences: list[list[str]], texts: list[str]) -> list[list[Span
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(:[\w.-]+)?")
-TEXT_SUFFIXES = (".txt", ".gz", ".xz")
-TEXT_COLUMNS = ("text", "sentence", "content")
 
 
 def is_hub_name(source: str) -> bool:
     """Whether a text can be the name of a hub dataset: `name` or `owner/name`, with or without `:config`."""
     return _HUB_NAME.fullmatch(source) is not None
-
-
-def text_lines(source: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text with their numbers from 0; blank lines are dropped, the others keep no outer white space.
-
-    A folder gives the lines of its .txt, .gz and .xz files in the order of their names; a name such as
-    `owner/name:config` streams the training split of a hub dataset.
-    """
-    for number, line in enumerate(_raw_lines(source)):
-        if text := line.strip():
-            yield number, text
-
-
-def text_fingerprint(source: str | Path) -> str | None:
-    """A hash of the files of a text; None for a hub dataset, which is streamed and may change."""
-    path = Path(source)
-    if path.is_dir():
-        return " ".join(checksum(file) for file in sorted(path.iterdir()) if file.suffix in TEXT_SUFFIXES)
-    return checksum(path) if path.is_file() else None
-
-
-def check_text(source: str | Path) -> None:
-    """Say at once if a text cannot be read or has no line; a hub dataset is asked only when it is read."""
-    if not Path(source).exists() and is_hub_name(str(source)):
-        return
-    if next(text_lines(source), None) is None:
-        raise CorpusError(f"{source} holds no line of text; expected at least one.")
-
-
-def _raw_lines(source: str | Path) -> Iterator[str]:
-    path = Path(source)
-    if path.is_dir():
-        files = sorted(p for p in path.iterdir() if p.suffix in TEXT_SUFFIXES)
-        if not files:
-            raise CorpusError(f"{path} holds no file that ends in {', '.join(TEXT_SUFFIXES)}.")
-        for file in files:
-            yield from (line for _, line in numbered_lines(file))
-    elif path.exists():
-        yield from (line for _, line in numbered_lines(path))
-    elif is_hub_name(str(source)):
-        yield from _hub_lines(str(source))
-    else:
-        raise CorpusError(f"{source} does not exist; expected a text file, a folder of them or a hub dataset's name.")
-
-
-def _hub_lines(name: str) -> Iterator[str]:
-    import datasets
-
-    place, _, config = name.partition(":")
-    try:
-        stream: Any = datasets.load_dataset(place, config or None, split="train", streaming=True)
-        column = next((c for c in TEXT_COLUMNS if c in (stream.column_names or TEXT_COLUMNS)), None)
-    except Exception as error:  # the library raises many kinds, most of them undocumented
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise CorpusError(f"{name} is no file here, and cannot be streamed from the hub: {reason}") from error
-    if column is None:
-        raise CorpusError(f"{name} has columns {', '.join(stream.column_names)}; expected {' or '.join(TEXT_COLUMNS)}.")
-    for row in stream:
-        yield from row[column].splitlines()

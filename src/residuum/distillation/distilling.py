@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residuum.corpus.text_files import text_fingerprint
+from residuum.corpus.streams import text_fingerprint
 from residuum.costs import Cost, CostStep, timed, within
 from residuum.distillation.settings import DistillSettings
 from residuum.errors import SettingError

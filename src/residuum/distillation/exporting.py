@@ -15,17 +15,13 @@ from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
 from residuum.distillation.students import parameter_counts
+from residuum.models.cards import front_matter
 from residuum.models.onnx_graphs import write_graph
 from residuum.models.surgery import save_whole
 from residuum.storage.files import whole_file
 
 COUNTERS = ("step", "tokens", "seconds")
-CARD = """---
-library_name: transformers
-tags: [distillation, residuum]
-language: [{languages}]
-base_model: {teacher}
----
+CARD = """{matter}
 
 # {name}
 
@@ -76,14 +72,16 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         module.set_attn_implementation("sdpa" if getattr(module, "_supports_sdpa", False) else "eager")
         save_whole(module, tokenizer, folder, source=prepared.settings.teacher)
         with whole_file(folder / "README.md") as path:
-            path.write_text(card(prepared, student, texts, scores), encoding="utf-8")
+            path.write_text(card(prepared, student, texts, scores, folder), encoding="utf-8")
         if prepared.settings.onnx:
             write_graph(_Logits(module), module, tokenizer, folder, "logits")
         folders.append(folder)
     return folders
 
 
-def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores: Mapping[str, str]) -> str:
+def card(
+    prepared: Prepared, student: Student, texts: Mapping[str, str], scores: Mapping[str, str], folder: Path
+) -> str:
     """A model card: recipe, data, scores, parameters, limits."""
     settings, module = prepared.settings, student.model.module
     parameters, of_teacher = module.num_parameters(), prepared.teacher.model.module.num_parameters()
@@ -101,7 +99,10 @@ def card(prepared: Prepared, student: Student, texts: Mapping[str, str], scores:
             f"{trimming['parameters saved']:,} parameters; characters without a piece become "
             f"{trimming['characters without a piece become']}"
         )
+    datasets = [str(settings.texts[language]).partition(":")[0] for language in student.languages]
+    hub = [name for name in datasets if "/" in name and not Path(name).exists()]
     return CARD.format(
+        matter=front_matter(folder, settings.teacher, languages=student.languages, datasets=hub, tags=["distillation"]),
         name=student.name,
         teacher=Path(settings.teacher).name,
         languages=", ".join(student.languages),

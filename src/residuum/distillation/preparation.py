@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residuum.corpus.text_files import check_text, text_lines
+from residuum.corpus.streams import check_text, text_lines
 from residuum.distillation.monitoring import Monitor
 from residuum.distillation.networks import LanguageModel, has_known_head, language_model
 from residuum.distillation.objective import DistillationObjective, Projections

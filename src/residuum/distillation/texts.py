@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residuum.corpus.text_files import text_lines
+from residuum.corpus.streams import text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream

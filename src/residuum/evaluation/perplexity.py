@@ -13,18 +13,19 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from residuum.activations.extraction import batches
-from residuum.corpus import Corpus, read_corpus
+from residuum.corpus import Corpus
+from residuum.corpus.streams import TextOptions, text_corpus
 from residuum.errors import ModelError, SettingError
 from residuum.evaluation.encoding import BATCH_TOKENS, padded_batch, token_windows
 from residuum.evaluation.settings import PerplexitySettings
 from residuum.maths.statistics import bootstrap
 from residuum.models.alignment import Window
-from residuum.models.loading import Model, check_weights, from_transformers, resolve_device
+from residuum.models.loading import Model, check_weights, from_transformers, placement, resolve_device
 from residuum.models.surgery import load_whole
 from residuum.settings import command, named_values
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate perplexity"
@@ -56,16 +57,20 @@ class Perplexity(Result):
 def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
     """The perplexity of a model on each text: exp of the mean −log p of a token.
 
-    A decoder predicts every token from those before it. A masked model predicts a `fraction` of each line's tokens,
+    A decoder predicts every token from those before it, the first from the token that begins texts; the sum is the
+    rolling log-likelihood of lm-eval. A masked model predicts a `fraction` of each line's tokens,
     hidden as in pretraining (`masking="sampled"`), or every token, one at a time (`"each"`, the pseudo-perplexity of
-    Salazar et al. 2020, with one pass per token). `texts` are corpora or files with one sentence per line; a mapping
-    names them, for instance by language. Intervals are bootstrapped over lines.
+    Salazar et al. 2020, with one pass per token). `texts` are corpora, files with one sentence per line, or
+    tables and datasets of which one column is read; a mapping names them, for instance by language. Intervals are
+    bootstrapped over lines.
     """
-    corpora = _named_corpora(settings.texts, settings.limit)
+    corpora = _named_corpora(settings.texts, TextOptions(**settings.reading), settings.limit)
     model = settings.model
     if not isinstance(model, HeadedModel):
-        check_weights([model], settings.max_memory)
-        model = load_language_model(model, device=settings.device)
+        if settings.device != "spread":
+            check_weights([model], settings.max_memory, settings.precision)
+        placed = {"device": settings.device, "precision": settings.precision, "max_memory": settings.max_memory}
+        model = load_language_model(model, **placed)
     kind = "causal" if model.causal else f"masked, {settings.masking}"
     config = {
         **settings.identity(),
@@ -87,13 +92,13 @@ def evaluate_perplexity(settings: PerplexitySettings) -> Perplexity:
     return Perplexity(run)
 
 
-def _named_corpora(texts: Any, limit: int | None) -> dict[str, Corpus]:
+def _named_corpora(texts: Any, options: TextOptions, limit: int | None) -> dict[str, Corpus]:
     """The texts by name, read where they are not in memory yet."""
 
     def read(text: Corpus | str | Path) -> Corpus:
         if isinstance(text, Corpus):
             return text if limit is None else text.limit(limit)
-        return read_corpus(text, spacing="text", limit=limit)
+        return text_corpus(text, options, limit)
 
     if isinstance(texts, Corpus | str | os.PathLike):
         texts = [texts]
@@ -112,8 +117,8 @@ def _named_corpora(texts: Any, limit: int | None) -> dict[str, Corpus]:
 def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: PerplexitySettings) -> np.ndarray:
     """Per line Σ −log p of its predicted tokens, and their number; `name` is the text's in messages."""
     texts = [corpus.text(i) for i in range(len(corpus))]
-    lines = token_windows(model.body.tokenizer, model.body.window, texts, name)
-    predictions = list(causal_predictions(lines) if model.causal else masked_predictions(model, lines, settings))
+    lines = token_windows(model.body.tokenizer, None if model.causal else model.body.window, texts, name)
+    predictions = list(causal_predictions(model, lines) if model.causal else masked_predictions(model, lines, settings))
     totals = np.zeros((len(lines), 2))
     sizes = [len(prediction.window.ids) for prediction in predictions]
     predicted = sum(len(prediction.places) for prediction in predictions)
@@ -122,7 +127,7 @@ def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: Perplex
     if settings.max_memory is not None:  # logits and their log-probabilities
         most_logits = min(LOGITS, max(0, settings.max_memory - model.body.n_bytes) // 8)
     budget = int(min(BATCH_TOKENS, max(1, most_logits / max(logits_per_token, 1))))
-    with tqdm(total=len(predictions), unit=" lines", disable=None if settings.progress else True, leave=False) as bar:
+    with progress_bar(total=len(predictions), unit=" lines", shown=settings.progress, leave=False) as bar:
         for chosen in batches(sizes, budget):
             batch = [predictions[i] for i in chosen]
             for prediction, losses in zip(batch, _token_losses(model, batch), strict=True):
@@ -173,13 +178,24 @@ class Prediction:
     gold: np.ndarray
 
 
-def causal_predictions(lines: Sequence[Sequence[Window]]) -> Iterator[Prediction]:
-    """Every ordinary token from the state before it; the first token of a window cannot be predicted."""
-    for line, windows in enumerate(lines):
-        for window in windows:
-            predicted = window.content[window.content > 0]
-            if len(predicted):
-                yield Prediction(line, window, predicted - 1, np.array(window.ids)[predicted])
+def causal_predictions(model: HeadedModel, lines: Sequence[Sequence[Window]]) -> Iterator[Prediction]:
+    """Every token from those before it, once, as the rolling log-likelihood of EleutherAI's lm-eval does it.
+
+    The first token of a line is predicted from the token that begins (or, where there is none, ends) a text; without
+    either it is left out. A line longer than the model's window is predicted window by window; the last one reaches
+    back as far as the model can see.
+    """
+    tokenizer = model.body.tokenizer
+    prefix = [i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None][:1]
+    for line, whole in enumerate(lines):
+        tokens = np.array(prefix + [window.ids[i] for window in whole for i in window.content])
+        longest = model.body.window or len(tokens)
+        for first in range(0, len(tokens) - 1, longest):
+            stop = min(first + longest, len(tokens) - 1)
+            start = max(0, stop - longest)
+            shown = tokens[start:stop].tolist()
+            window = Window(shown, [0] * len(shown), np.arange(len(shown)))
+            yield Prediction(line, window, np.arange(first, stop) - start, tokens[first + 1 : stop + 1])
 
 
 def masked_predictions(
@@ -252,15 +268,18 @@ class HeadedModel:
             hook.remove()
 
 
-def load_language_model(name_or_path: str | Path, *, device: str = "auto") -> HeadedModel:
+def load_language_model(
+    name_or_path: str | Path, *, device: str = "auto", precision: str = "float32", max_memory: int | None = None
+) -> HeadedModel:
     """Load a masked or causal language model with its head; a model without one is an error."""
-    module, tokenizer = load_whole(name_or_path)
+    module, tokenizer = load_whole(name_or_path, precision=precision, **placement(device, max_memory))
     if module.get_output_embeddings() is None:
         raise ModelError(
             f"{name_or_path} is a {type(module).__name__}, which has no language-modelling head; perplexity needs one "
             "(such as …ForMaskedLM or …ForCausalLM in its config.json, and its weights)."
         )
-    module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
+    if device != "spread":
+        module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]
     path = Path(name_or_path)
     body = from_transformers(module, tokenizer, name=path.resolve().name if path.exists() else str(name_or_path))
     return HeadedModel(module, body)

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 from scipy import stats
 from torch import Tensor
-from tqdm import tqdm
 
 from residuum.errors import ModelError, SettingError
 from residuum.evaluation.encoding import EncodedSentences, encode, scratch
@@ -22,6 +21,7 @@ from residuum.maths.retrieval import LayerPair, Ranks, bertscore_ranks, cosine_r
 from residuum.maths.statistics import bootstrap_mean
 from residuum.models.loading import Model, as_model, check_weights, parse_layers
 from residuum.settings import command
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 COMMAND = "evaluate retrieval"
@@ -88,8 +88,9 @@ def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
 def _models(settings: RetrievalSettings) -> tuple[Model, Model]:
     """The models of both languages, once where they are the same."""
     wanted = [name for name in (settings.model, settings.target_model) if name is not None]
-    check_weights([name for name in wanted if not isinstance(name, Model)], settings.max_memory)
-    models = [as_model(name, device=settings.device) for name in wanted]
+    named = [name for name in wanted if not isinstance(name, Model)]
+    check_weights(named, settings.max_memory, settings.precision)
+    models = [as_model(name, device=settings.device, precision=settings.precision) for name in wanted]
     return models[0], models[-1]
 
 
@@ -125,7 +126,7 @@ def _measure(
     rows: list[dict[str, Any]] = []
     hits: list[np.ndarray] = []
     windowed = 0
-    for task in tqdm(tasks, unit=" language pairs", disable=None if settings.progress else True, leave=False):
+    for task in progress_bar(tasks, unit=" language pairs", shown=settings.progress, leave=False):
         with scratch(memory) as space, torch.inference_mode():
             source, target = (
                 encode(

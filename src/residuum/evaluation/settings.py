@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
-from residuum.settings import Argument, Device, Limit, Option, Out, Resumable, Seed, Settings
+from residuum.settings import Argument, Device, Limit, Option, Out, Precision, Resumable, Seed, Settings, TextReading
 
 SCORES: tuple[Literal["cosine", "bertscore"], ...] = ("cosine", "bertscore")
 Resamples = Annotated[int, Option("Bootstrap samples per interval", at_least=2)]
@@ -72,6 +72,7 @@ class RetrievalSettings(PairReading, Resumable):
     resamples: Resamples = 1000
     seed: Seed = 0
     device: Device = "auto"
+    precision: Precision = "float32"
 
     def check(self) -> None:
         """At least one score, each once."""
@@ -82,7 +83,7 @@ class RetrievalSettings(PairReading, Resumable):
 
 
 @dataclass(frozen=True)
-class PerplexitySettings(Resumable):
+class PerplexitySettings(TextReading, Resumable):
     """What `evaluate perplexity` takes."""
 
     example: ClassVar[str] = "residuum evaluate perplexity xlm-roberta-base tr=tr.txt sw=sw.txt --out perplexity"
@@ -101,6 +102,7 @@ class PerplexitySettings(Resumable):
     resamples: Resamples = 1000
     seed: Seed = 0
     device: Device = "auto"
+    precision: Precision = "float32"
     limit: Limit = None
 
 

@@ -41,7 +41,14 @@ def ablated(model: Model, neurons: Iterable[str], how: str = "zero", means: Mean
     with ExitStack() as hooks:
         for layer, silence in values.items():
             _hook(model, layer, silence, hooks)
-        _check_effect(model, values)
+        hidden = model.read(probe_batch(model.module, model.tokenizer), list(values)).hidden
+        for (layer, silence), states in zip(values.items(), hidden, strict=True):
+            written = states.cpu()[..., silence.indices]
+            if not torch.equal(written, silence.values.to(written.dtype).expand_as(written)):
+                raise ModelError(
+                    f"Neurons of {type(model.module).__name__} cannot be ablated: layer {layer} keeps its values. "
+                    "Wrap the network with from_module, naming the submodules that are its layers."
+                )
         yield replace(model, name=f"{model.name} ({how} {len(set(ids))} neurons)", surgery=_identity(model, values))
 
 
@@ -74,16 +81,16 @@ def silenced_values(
         own = layout.layer_slice(layer)
         named = np.unique(columns[(columns >= own.start) & (columns < own.stop)]) - own.start
         indices = np.setdiff1d(np.arange(widths[layer]), named) if how == "keep" else named
-        values = np.zeros(widths[layer]) if means is None or how == "zero" else _checked_means(means, layer, widths)
+        values = np.zeros(widths[layer])
+        if means is not None and how != "zero":
+            values = np.asarray(means.get(layer, ()), np.float64)
+            if values.shape != (widths[layer],):
+                shape = values.shape if layer in means else "nothing"
+                raise SettingError(
+                    f"The means of layer {layer} are {shape}; expected {widths[layer]} numbers, one a neuron."
+                )
         found[layer] = Silence(torch.from_numpy(indices), torch.from_numpy(values[indices]).float())
     return found
-
-
-def _checked_means(means: Means, layer: int, widths: Sequence[int]) -> np.ndarray:
-    if layer not in means or np.shape(means[layer]) != (widths[layer],):
-        found = np.shape(means[layer]) if layer in means else "nothing"
-        raise SettingError(f"The means of layer {layer} are {found}; expected {widths[layer]} numbers, one a neuron.")
-    return np.asarray(means[layer], np.float64)
 
 
 def _identity(model: Model, values: Mapping[int, Silence]) -> str:
@@ -104,7 +111,11 @@ def _hook(model: Model, layer: int, silence: Silence, hooks: ExitStack) -> None:
     if blocks is None:
         _hook_repeated(module, layer, silence, hooks)
     elif layer == 0:
-        hooks.callback(blocks[0].register_forward_pre_hook(_on_input(silence), with_kwargs=True).remove)
+
+        def write(_block: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+            silence.write(_first_input(inputs, options))
+
+        hooks.callback(blocks[0].register_forward_pre_hook(write, with_kwargs=True).remove)
     else:
         norm = next((getattr(parent, name) for name in FINAL_NORMS if hasattr(parent, name)), None)
         closing = norm if layer == model.n_layers and isinstance(norm, nn.Module) else blocks[layer - 1]
@@ -136,13 +147,6 @@ def _hook_repeated(module: nn.Module, layer: int, silence: Silence, hooks: ExitS
         hooks.callback(block.register_forward_hook(after).remove)
 
 
-def _on_input(silence: Silence) -> Callable[..., None]:
-    def hook(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
-        silence.write(_first_input(inputs, options))
-
-    return hook
-
-
 def _on_output(silence: Silence) -> Callable[..., None]:
     def hook(_module: nn.Module, _inputs: object, output: Any) -> None:
         silence.write(_states(output))
@@ -159,15 +163,3 @@ def _states(output: Any) -> Tensor:
     if isinstance(output, nn.utils.rnn.PackedSequence):
         return output.data
     return output if isinstance(output, Tensor) else _states(output[0])
-
-
-def _check_effect(model: Model, values: Mapping[int, Silence]) -> None:
-    """Run the model on a few tokens and see that every layer gives what it was told to."""
-    hidden = model.read(probe_batch(model.module, model.tokenizer), list(values)).hidden
-    for (layer, silence), states in zip(values.items(), hidden, strict=True):
-        written = states.cpu()[..., silence.indices]
-        if not torch.equal(written, silence.values.to(written.dtype).expand_as(written)):
-            raise ModelError(
-                f"Neurons of {type(model.module).__name__} cannot be ablated: layer {layer} keeps its values. "
-                "Wrap the network with from_module, naming the submodules that are its layers."
-            )

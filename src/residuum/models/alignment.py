@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Int
 
 from residuum.errors import CorpusError, ModelError, clear_panics
+from residuum.storage.notebook import facts_html
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -158,17 +159,24 @@ class Aligner:
         np.maximum.at(longest, places.word, length)
         whole = places.part(length == longest[places.word])
         choice = _best_window(whole, windows, n_words)
+        read, unknown = whole.part(choice[whole.word] == whole.window), 0
+        if self.unknown_id is not None and any(self.unknown_id in w.ids for w in windows):
+            spots = zip(read.window.tolist(), read.first.tolist(), read.stop.tolist(), strict=True)
+            unknown = sum(self.unknown_id in windows[v].ids[first:stop] for v, first, stop in spots)
         return Alignment(
             windows=windows,
             places=places,
             choice=choice,
             n_words=n_words,
             n_subwords=int(longest.sum()),
-            unknown=self._count_unknown(windows, whole.part(choice[whole.word] == whole.window)),
+            unknown=unknown,
         )
 
     def _align_pair(self, encoding: Encoding, text: str, pair: str) -> Alignment:
-        window = _window(encoding)
+        window, truncated = _window(encoding), 0
+        for k, segment in enumerate((text, pair) if encoding.overflowing else ()):  # words after the last token
+            ends = [stop for (_, stop), s in zip(encoding.offsets, encoding.sequence_ids, strict=True) if s == k]
+            truncated += len(segment[max(ends, default=0) :].split())
         return Alignment(
             windows=[window],
             places=WordPlaces(*(np.zeros(0, dtype=np.int64) for _ in range(4))),
@@ -176,14 +184,8 @@ class Aligner:
             n_words=len(text.split()) + len(pair.split()),
             n_subwords=len(window.content),
             unknown=sum(encoding.ids[i] == self.unknown_id for i in window.content),
-            truncated=sum(_words_after(encoding, k, segment) for k, segment in enumerate((text, pair))),
+            truncated=truncated,
         )
-
-    def _count_unknown(self, windows: list[Window], read: WordPlaces) -> int:
-        if self.unknown_id is None or not any(self.unknown_id in w.ids for w in windows):
-            return 0
-        places = zip(read.window.tolist(), read.first.tolist(), read.stop.tolist(), strict=True)
-        return sum(self.unknown_id in windows[v].ids[first:stop] for v, first, stop in places)
 
 
 @dataclass(frozen=True)
@@ -228,10 +230,12 @@ class Audit:
     def check(self, max_loss: float, total_words: int) -> None:
         """Fail as soon as more than the share `max_loss` of all the corpus' words is lost."""
         if self.lost > max_loss * total_words:
+            share = self.lost / total_words
+            digits = f"{share * 1.05:.2g}"  # two significant digits, never less than the share itself
+            enough = digits if float(digits) >= share else f"{share * 1.2:.2g}"
             raise CorpusError(
                 f"{self.lost} of {total_words} words are lost ({self.dropped} have no sub-word, {self.truncated} are "
-                f"cut off): {'; '.join(self.examples)}. Remove them, or allow it with --max-loss "
-                f"{_round_up(self.lost / total_words)}."
+                f"cut off): {'; '.join(self.examples)}. Remove them, or allow it with --max-loss {enough}."
             )
 
     def check_rest(self) -> None:
@@ -240,6 +244,12 @@ class Audit:
             raise CorpusError(
                 f"All {self.words:,} words are lost, so that nothing is left: {'; '.join(self.examples)}."
             )
+
+    def _repr_html_(self) -> str:
+        facts = {f.name: f"{getattr(self, f.name):,}" for f in fields(self) if f.name != "examples"}
+        if self.examples:
+            facts["examples"] = "; ".join(self.examples)
+        return facts_html("What became of the words", facts)
 
     def __str__(self) -> str:
         counts = [
@@ -285,12 +295,6 @@ def _runs(texts: Sequence[str]) -> Iterator[slice]:
 def _window(encoding: Encoding) -> Window:
     content = np.flatnonzero(np.array(encoding.special_tokens_mask, dtype=np.int64) == 0)
     return Window(encoding.ids, encoding.type_ids, content)
-
-
-def _words_after(encoding: Encoding, segment: int, text: str) -> int:
-    """How many words of a segment begin after its last encoded token."""
-    ends = [stop for (_, stop), s in zip(encoding.offsets, encoding.sequence_ids, strict=True) if s == segment]
-    return len(text[max(ends, default=0) :].split()) if encoding.overflowing else 0
 
 
 def _word_places(
@@ -385,9 +389,3 @@ def _best_window(whole: WordPlaces, windows: list[Window], n_words: int) -> Int[
     best_last = np.lexsort((-whole.window, np.minimum(left, right)))  # the sentence's own ends cut nothing off
     choice[whole.word[best_last]] = whole.window[best_last]
     return choice
-
-
-def _round_up(share: float) -> str:
-    """Two significant digits, never less than the share itself."""
-    digits = f"{share * 1.05:.2g}"
-    return digits if float(digits) >= share else f"{share * 1.2:.2g}"

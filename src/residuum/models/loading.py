@@ -5,10 +5,13 @@ Layer 0 is the output of the embeddings, layers 1 … L the outputs of the block
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import inspect
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -20,19 +23,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from residuum.costs import Cost, CostStep, within
+from residuum.costs import Cost, CostStep, size, within
 from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
-from residuum.storage.tensors import stored_kinds, stored_weights
+from residuum.storage.notebook import facts_html, quiet_libraries
+from residuum.storage.tensors import stored_bytes, stored_kinds, stored_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Batch = Mapping[str, Tensor]
 
-DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICES = ("auto", "cpu", "cuda", "mps", "spread", "meta")
+PRECISIONS = ("float32", "auto", "bfloat16", "float16")
+"""`auto` reads weights as they are stored."""
 MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
-WEIGHT_BYTES = 4  # whatever it was stored as, a weight is read as float32
+WEIGHT_BYTES = 4  # a weight is read as float32 unless another precision is chosen
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Origin:
     attention: bool
     allow_pickle: bool
     trust_remote_code: bool
+    precision: str
+    max_memory: int | None
 
     def load(self) -> Model:
         """Load it again."""
@@ -94,8 +102,13 @@ class Model:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.module.parameters()).device
+        """Where the weights are; of one that is spread over several places, the first of them."""
+        return main_device(self.module)
+
+    @property
+    def reads_chosen_layers(self) -> bool:
+        """Whether a pass holds the states of the wanted layers only."""
+        return self.reader is _read_transformer
 
     @property
     def gives_attention(self) -> bool:
@@ -110,7 +123,7 @@ class Model:
     @property
     def n_bytes(self) -> int:
         """What the weights take in memory."""
-        return WEIGHT_BYTES * self.n_parameters
+        return sum(p.numel() * p.element_size() for p in self.module.parameters())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -126,6 +139,20 @@ class Model:
         twin = ", random weights" if self.random_init else ""
         return f"Model({self.name!r}, {self.n_layers} layers × {self.hidden_size}{twin})"
 
+    def _repr_html_(self) -> str:
+        widths = ", ".join(map(str, dict.fromkeys(self.widths)))
+        facts = {
+            "layers": f"{self.n_layers} above the embeddings",
+            "neurons per layer": widths,
+            "attention heads": self.n_heads or "unknown",
+            "parameters": f"{self.n_parameters:,}",
+            "weights": f"{size(self.n_bytes)}, {next(self.module.parameters()).dtype}".replace("torch.", ""),
+            "longest input": f"{self.window:,} tokens" if self.window else "no limit",
+            "reads": "from left to right" if self.causal else "both sides of a word",
+            "device": self.device,
+        }
+        return facts_html(repr(self), facts)
+
 
 def load_model(
     name_or_path: str | Path,
@@ -137,16 +164,26 @@ def load_model(
     attention: bool = False,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
+    precision: str = "float32",
     max_memory: int | None = None,
 ) -> Model:
     """Load a transformers encoder or decoder (of a sequence-to-sequence model: its encoder) from a folder or hub name.
 
     `random_init` gives a twin of the same architecture with fresh weights drawn from `seed`; `layers=k` keeps the
     first k blocks, so that the forward pass is really shorter; `attention` makes attention weights readable (slower).
-    Only safetensors are read unless `allow_pickle`; weights of more than `max_memory` bytes are refused unread.
+    Only safetensors are read unless `allow_pickle`. `precision` is float32, bfloat16, float16, or auto: as the weights
+    are stored. Weights of more than `max_memory` bytes are refused unread, but with `device="spread"`, where Accelerate
+    puts them on all GPUs, the CPU (at most `max_memory` there) and the disk. `device="meta"` loads no weights: such a
+    model knows its layers and its size, for a plan, and cannot be run.
     """
-    check_weights([name_or_path], max_memory)
-    module = _load_module(str(name_or_path), random_init, seed, allow_pickle, trust_remote_code)
+    options: dict[str, Any] = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code}
+    options |= {} if random_init else placement(device, max_memory)
+    if "device_map" not in options and device != "meta":
+        check_weights([name_or_path], max_memory, precision)
+    if device == "meta":
+        module = _without_weights(str(name_or_path), options)
+    else:
+        module = _load_module(str(name_or_path), random_init, seed, allow_pickle, options)
     tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
     check_vocabulary(module, tokenizer, str(name_or_path))
     with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
@@ -155,9 +192,21 @@ def load_model(
         model = replace(model, name=f"{model.name} (random)", random_init=True)
     if layers is not None:
         model = first_layers(model, layers)
-    model.module.to(resolve_device(device))
+    if not hasattr(module, "hf_device_map") and device != "meta":
+        model.module.to(resolve_device(device))
     place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
-    origin = Origin(place, random_init, seed, layers, device, attention, allow_pickle, trust_remote_code)
+    origin = Origin(
+        place,
+        random_init,
+        seed,
+        layers,
+        device,
+        attention,
+        allow_pickle,
+        trust_remote_code,
+        precision,
+        max_memory if "device_map" in options else None,
+    )
     return replace(model, origin=origin)
 
 
@@ -177,13 +226,14 @@ def check_configs(models: Iterable[object]) -> None:
                 _check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
 
 
-def check_weights(models: Sequence[str | Path], max_memory: int | None) -> None:
+def check_weights(models: Sequence[str | Path], max_memory: int | None, precision: str = "float32") -> None:
     """Refuse models whose weights take more than `max_memory` bytes together, by the headers of their files alone.
 
     Of one that is no folder of safetensors nothing is known before it is loaded.
     """
     if max_memory is not None:
-        held = WEIGHT_BYTES * sum(stored_weights(model) or 0 for model in models)
+        each = getattr(load_dtype(precision), "itemsize", None)
+        held = sum(stored_bytes(model) if each is None else each * (stored_weights(model) or 0) for model in models)
         within(Cost(", ".join(map(short_name, models)), (CostStep("loading", 0.0, memory=held),)), max_memory)
 
 
@@ -199,13 +249,13 @@ def from_transformers(
     module.eval()
     if attention:
         module.set_attn_implementation("eager")  # pyright: ignore[reportCallIssue]
-    n_layers = _block_count(module)
+    n_layers, reader = _count_and_reader(module)
     return Model(
         name=name,
         module=module,
         tokenizer=tokenizer,
         widths=(config.hidden_size,) * (n_layers + 1),
-        reader=_read_transformer,
+        reader=reader,
         n_heads=getattr(config, "encoder_attention_heads", None) or config.num_attention_heads,
         window=_window(module, tokenizer),
         causal=causal,
@@ -266,7 +316,7 @@ def only_first_layers(model: Model, k: int) -> Iterator[Model]:
 
     Where the architecture is not known well enough to be cut, the whole model runs and gives the same values.
     """
-    if k >= model.n_layers or model.reader is not _read_transformer:
+    if k >= model.n_layers or model.reader not in TRANSFORMER_READERS:
         yield model
         return
     try:
@@ -302,13 +352,26 @@ def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
 
 def weights_fingerprint(module: nn.Module, surgery: str = "") -> str:
     """A hash of the names and values of all weights and buffers, and of what is done to the running network."""
-    return tensors_fingerprint(module.state_dict(), surgery)
+    return tensors_fingerprint(_present(module), surgery)
 
 
-def tensors_fingerprint(tensors: Mapping[str, Tensor], surgery: str = "") -> str:
+def _present(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """All weights and buffers; those that were put on disk are read one by one."""
+    for name, tensor in module.state_dict().items():
+        if tensor.is_meta:
+            from accelerate.utils import align_module_device
+
+            owner, _, leaf = name.rpartition(".")
+            with align_module_device(module.get_submodule(owner), torch.device("cpu")):
+                yield name, getattr(module.get_submodule(owner), leaf)
+        else:
+            yield name, tensor
+
+
+def tensors_fingerprint(tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]], surgery: str = "") -> str:
     """A hash of the names and values of tensors, and of what is done to them."""
     digest = hashlib.blake2b(surgery.encode(), digest_size=16)
-    for name, tensor in tensors.items():
+    for name, tensor in tensors.items() if isinstance(tensors, Mapping) else tensors:
         digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
@@ -319,39 +382,80 @@ def resolve_device(device: str) -> torch.device:
     if device not in DEVICES and not device.startswith("cuda:"):
         raise SettingError(f"Device {device!r} is not known; choose one of {', '.join(DEVICES)}.")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if device == "auto":
+    if device in ("auto", "spread"):
         device = next(d for d in ("cuda", "mps", "cpu") if available[d])
     if not available[device.partition(":")[0]]:
         raise SettingError(f"Device {device!r} is not available here; use --device cpu or auto.")
     return torch.device(device)
 
 
-def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, trust_remote_code: bool) -> nn.Module:
+def main_device(module: nn.Module) -> torch.device:
+    """Where a network takes its inputs: the place of its first weights that are not on disk."""
+    away = any(hasattr(part, "_hf_hook") for part in module.modules())
+    first = next(module.parameters()).device
+    return next((p.device for p in module.parameters() if not p.is_meta), torch.device("cpu") if away else first)
+
+
+def load_dtype(precision: str) -> torch.dtype | str:
+    """What transformers is to read weights as; "auto": as they are stored."""
+    if precision not in PRECISIONS:
+        raise SettingError(f"Precision {precision!r} is not known; choose one of {', '.join(PRECISIONS)}.")
+    return precision if precision == "auto" else getattr(torch, precision)
+
+
+def placement(device: str, max_memory: int | None) -> dict[str, Any]:
+    """How `from_pretrained` spreads weights: over GPUs as far as they have room, then the CPU, then the disk."""
+    if device != "spread":
+        return {}
+    folder = tempfile.mkdtemp(prefix="residuum-weights-")  # for weights that no memory has room for
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    options: dict[str, Any] = {"device_map": "auto", "offload_folder": folder}
+    if max_memory is not None:
+        room = {gpu: torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count())}
+        options["max_memory"] = {**room, "cpu": max_memory}
+    return options
+
+
+def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, options: dict[str, Any]) -> nn.Module:
     from transformers import AutoConfig, AutoModel
 
     place, extra = weights_place(name)
+    remote = {"trust_remote_code": options["trust_remote_code"]}
     with clear_loading_errors(name):
         if random_init:
-            config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+            config = AutoConfig.from_pretrained(place, **remote, **extra)
             _check_blocks(config, name)
+            dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
+                return AutoModel.from_config(config, dtype=torch.float32, **remote).to(dtype)
         kind: Any = AutoModel
-        if not extra:
-            config = AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code)
+        if "gguf_file" not in extra:
+            config = AutoConfig.from_pretrained(place, **remote, **extra)
             _check_blocks(config, name)
             kind = encoder_class(config) or AutoModel
         module, info = kind.from_pretrained(
             place,
-            dtype=torch.float32,
-            use_safetensors=None if allow_pickle or extra else True,
-            trust_remote_code=trust_remote_code,
+            use_safetensors=None if allow_pickle or "gguf_file" in extra else True,
             output_loading_info=True,
+            **options,
             **extra,
         )
     check_no_fresh_weights(module, info, name)
     return module
+
+
+def _without_weights(name: str, options: dict[str, Any]) -> nn.Module:
+    """The network of a config, without memory for its weights."""
+    from transformers import AutoConfig, AutoModel
+
+    place, extra = weights_place(name)
+    with clear_loading_errors(name):
+        config = AutoConfig.from_pretrained(place, trust_remote_code=options["trust_remote_code"], **extra)
+        _check_blocks(config, name)
+        dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
+        with torch.device("meta"):
+            return AutoModel.from_config(config, dtype=dtype, trust_remote_code=options["trust_remote_code"])
 
 
 def encoder_class(config: Any) -> Any:
@@ -371,8 +475,11 @@ def _check_blocks(config: Any, name: str) -> None:
 
 
 def weights_place(name: str) -> tuple[str, dict[str, str]]:
-    """Split `folder/file.gguf` into the folder and transformers' option for the file."""
+    """What transformers is to load, and how: the folder of `folder/file.gguf`, the name in `owner/name@revision`."""
     path = Path(name)
+    if "@" in name and not path.exists():
+        place, _, revision = name.rpartition("@")
+        return place, {"revision": revision}
     if path.suffix == ".gguf" and path.is_file():
         if find_spec("gguf") is None:
             raise ModelError(f"{name} is a GGUF file, which the package gguf reads; pip install 'residuum[gguf]'.")
@@ -395,8 +502,24 @@ def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, a
     Those that the folder lacks must match `allowed` (an absent pooler is taken off). Blocks that the config does not
     know would be left out, and whole numbers or complex ones read as if they were weights.
     """
-    _check_extra_blocks(module, info, name)
-    _check_kinds(module, name)
+    names, weights = set(module.state_dict()), {key for key, _ in module.named_parameters()}
+    for key in sorted(info.get("unexpected_keys", ())):
+        parts = key.split(".")
+        numbers = [i for i, part in enumerate(parts) if part.isdecimal()]
+        first = [".".join(["0" if i == n else part for n, part in enumerate(parts)]) for i in numbers]
+        if any(tail in names for other in first for tail in _tails(other)):
+            raise ModelError(
+                f"The weights in {name} have {key}, a block that its config.json does not count; it would be left out. "
+                "Set the number of layers in config.json to that of the weights."
+            )
+    packed = getattr(getattr(module, "config", None), "quantization_config", None) is not None
+    for key, kind in () if packed else stored_kinds(name).items():  # counters and masks may be whole numbers
+        no_real_number = kind[0] not in "FB" or kind == "BOOL"
+        if no_real_number and any(tail in weights for tail in _tails(key)):
+            raise ModelError(
+                f"{key} in {name} is stored as {kind}; expected floating-point weights (F32, F16 or BF16). "
+                "Convert the model, or name how it was quantized in config.json."
+            )
     fresh = [key for key in fresh_weights(module, info) if not re.search(allowed, key)]
     if fresh:
         raise ModelError(
@@ -407,40 +530,10 @@ def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, a
         setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
 
 
-def _check_extra_blocks(module: nn.Module, info: dict[str, Any], name: str) -> None:
-    names = set(module.state_dict())
-    for key in sorted(info.get("unexpected_keys", ())):
-        parts = key.split(".")
-        first = [".".join(["0" if i == n else part for n, part in enumerate(parts)]) for i in _numbers(parts)]
-        if any(tail in names for other in first for tail in _tails(other)):
-            raise ModelError(
-                f"The weights in {name} have {key}, a block that its config.json does not count; it would be left out. "
-                "Set the number of layers in config.json to that of the weights."
-            )
-
-
-def _numbers(parts: Sequence[str]) -> list[int]:
-    return [i for i, part in enumerate(parts) if part.isdecimal()]
-
-
 def _tails(name: str) -> list[str]:
     """A weight's name, and what is left of it without its first words (`bert.encoder…`, `encoder…`)."""
     parts = name.split(".")
     return [".".join(parts[i:]) for i in range(min(3, len(parts)))]
-
-
-def _check_kinds(module: nn.Module, name: str) -> None:
-    """Refuse stored weights that are no real numbers; counters and masks beside them may be whole ones."""
-    if getattr(getattr(module, "config", None), "quantization_config", None) is not None:
-        return  # packed on purpose, and unpacked by transformers
-    weights = {key for key, _ in module.named_parameters()}
-    for key, kind in stored_kinds(name).items():
-        no_real_number = kind[0] not in "FB" or kind == "BOOL"
-        if no_real_number and any(tail in weights for tail in _tails(key)):
-            raise ModelError(
-                f"{key} in {name} is stored as {kind}; expected floating-point weights (F32, F16 or BF16). "
-                "Convert the model, or name how it was quantized in config.json."
-            )
 
 
 def check_vocabulary(module: nn.Module, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
@@ -475,7 +568,7 @@ def clear_loading_errors(name: str) -> Iterator[None]:
     check_folder_or_name(name)
     path = Path(name)
     try:
-        with clear_panics():
+        with clear_panics(), quiet_libraries():
             yield
     except ResiduumError:
         raise
@@ -512,6 +605,8 @@ def is_causal(module: nn.Module) -> bool:
     """Whether a later token leaves the states of an earlier one untouched."""
     size = 8
     batch = probe_batch(module, None, size)
+    if batch["input_ids"].is_meta:  # nothing can be compared
+        return any(getattr(part, "is_causal", False) for part in module.modules())
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, -1] += 1
     was_training = module.training
@@ -530,7 +625,7 @@ def probe_batch(
     stated = getattr(getattr(module, "config", None), "vocab_size", None)
     larger = [size for size in tables if size > 32] or [size for size in tables if size == stated]
     vocabulary = min([*larger, stated] if isinstance(stated, int) else larger, default=len(tokenizer or range(64)))
-    device = next(module.parameters()).device
+    device = main_device(module)
     ids = (torch.arange(size, device=device) * 7919 % max(vocabulary // 2, 1) + vocabulary // 4)[None]
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
@@ -551,14 +646,69 @@ def _window(module: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None
 
 
 def _read_transformer(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
-    extra = {"use_cache": False} if getattr(module.config, "use_cache", False) else {}
-    output = module(**batch, **extra, output_hidden_states=True, output_attentions=attention or None)
+    """The wanted layers of a pass, the others dropped as it goes on: layer k is what enters block k + 1."""
+    blocks = find_blocks(module)[2]
+    assert blocks is not None, "such networks are read by _read_every_layer"
+    wanted, seen = {layer % (len(blocks) + 1) for layer in layers}, {}
+    hooks = [
+        blocks[layer].register_forward_pre_hook(_keep_input(layer, seen), with_kwargs=True)
+        for layer in wanted - {len(blocks)}
+    ]
+    try:
+        output = module(**batch, **_uncached(module), output_attentions=attention or None)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    hidden = [seen.get(layer % (len(blocks) + 1), output.last_hidden_state) for layer in layers]
+    return Reading(hidden, _attention(output, layers) if attention else [])
+
+
+def _read_every_layer(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
+    """The wanted layers of what transformers notes of all, for networks without a list of blocks."""
+    output = module(**batch, **_uncached(module), output_hidden_states=True, output_attentions=attention or None)
     hidden = [_states(output)[layer] for layer in layers]
-    if not attention:
-        return Reading(hidden, [])
+    return Reading(hidden, _attention(output, layers) if attention else [])
+
+
+TRANSFORMER_READERS = (_read_transformer, _read_every_layer)
+
+
+def _keep_input(layer: int, seen: dict[int, Tensor]) -> Callable[..., None]:
+    def hook(_block: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        seen[layer] = inputs[0] if inputs else options["hidden_states"]
+
+    return hook
+
+
+def _uncached(module: nn.Module) -> dict[str, bool]:
+    return {"use_cache": False} if getattr(module.config, "use_cache", False) else {}
+
+
+def _attention(output: Any, layers: Sequence[int]) -> list[Tensor]:
     if not output.attentions or output.attentions[0] is None:
         raise ModelError("The model gave no attention weights; load it with attention=True.")
-    return Reading(hidden, [output.attentions[layer - 1] for layer in layers if layer > 0])
+    return [output.attentions[layer - 1] for layer in layers if layer > 0]
+
+
+def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
+    """The number of blocks, counted in a pass because configs name it in a dozen ways, and what reads them.
+
+    Blocks whose inputs are not the hidden states of transformers, to the bit, are not read one by one.
+    """
+    batch = probe_batch(module)
+    if batch["input_ids"].is_meta:  # nothing can be compared
+        return module.config.num_hidden_layers, _read_transformer  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
+    with torch.inference_mode():
+        states = _states(module(**batch, **_uncached(module), output_hidden_states=True))
+        n_layers, blocks = len(states) - 1, None
+        if getattr(module.config, "num_hidden_layers", None) == n_layers > 0:
+            blocks = find_blocks(module)[2]
+        try:
+            found = _read_transformer(module, batch, range(n_layers + 1), False).hidden if blocks is not None else []
+        except (KeyError, AttributeError, TypeError):  # blocks that are called in a way of their own
+            found = []
+    same = len(found) == len(states) and all(map(torch.equal, found, states))
+    return n_layers, _read_transformer if same else _read_every_layer
 
 
 def _hooked_reader(names: tuple[str, ...], pads: bool) -> Callable[..., Reading]:
@@ -600,13 +750,6 @@ def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[.
     return hook
 
 
-def _block_count(module: nn.Module) -> int:
-    """The number of blocks, counted in a pass because configs name it in a dozen ways."""
-    with torch.inference_mode():
-        output = module(**probe_batch(module, None), output_hidden_states=True)
-    return len(_states(output)) - 1
-
-
 def _states(output: Any) -> Sequence[Tensor]:
     """What enters the first block and what each gives; without blocks, of which transformers 5.23 has none, the end."""
     return output.hidden_states or (output.last_hidden_state,)
@@ -617,7 +760,7 @@ FINAL_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "layer_norm", "
 
 def _cut(model: Model, k: int) -> Callable[[], None]:
     """Keep blocks 1 … k, take the closing norm off, check that layers 0 … k are unchanged; return what undoes it."""
-    if model.reader is not _read_transformer:
+    if model.reader not in TRANSFORMER_READERS:
         raise ModelError(f"Layers of {model.name} cannot be cut: it is not a transformers model.")
     module = model.module
     batch = probe_batch(module, model.tokenizer)

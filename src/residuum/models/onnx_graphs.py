@@ -48,10 +48,16 @@ def write_graph(
     embeddings know the tokens.
     """
     check_packages()
+    import onnxruntime
+
     graph.eval()
     with whole_file(folder / FILE) as path:
         _export(graph, some_inputs(network, tokenizer, names), path, output)
-        difference = _difference(graph, some_inputs(network, tokenizer, names, n_texts=3), path)
+        inputs = some_inputs(network, tokenizer, names, n_texts=3)
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        found: Any = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0]
+        shown = inputs["attention_mask"].bool().numpy()
+        difference = float(np.abs(found - graph(*inputs.values()).numpy())[shown].max())
         if difference > TOLERANCE:
             raise ModelError(
                 f"The ONNX graph differs from the network by {difference:.1e}; expected {TOLERANCE} at most."
@@ -95,12 +101,3 @@ def _export(graph: nn.Module, inputs: dict[str, Tensor], path: Path, output: str
             opset_version=OPSET,
             dynamo=False,
         )
-
-
-def _difference(graph: nn.Module, inputs: dict[str, Tensor], path: Path) -> float:
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    found: Any = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})[0]
-    shown = inputs["attention_mask"].bool().numpy()
-    return float(np.abs(found - graph(*inputs.values()).numpy())[shown].max())

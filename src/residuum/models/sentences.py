@@ -104,10 +104,12 @@ def read_sentence_layout(source: str | Path) -> SentenceLayout | None:
         raise StoreError(f"{folder / MODULES} names a folder outside the model; expected folders such as 1_Pooling.")
     lengths = {key: value for file in _length_files(folder / paths[0]) for key, value in read_json(file).items()}
     settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
+    files = {path: folder / path / "config.json" for path in paths[1:]}  # a normalisation has none
+    configs = {path: read_json(file) if file.exists() else {} for path, file in files.items()}
     return SentenceLayout(
         folder=folder,
         transformer=paths[0],
-        modules=tuple(Module(kind, path, _module_config(folder / path)) for kind, path in entries[1:]),
+        modules=tuple(Module(kind, path, configs[path]) for kind, path in entries[1:]),
         max_length=lengths.get("max_seq_length"),
         lowercase=bool(lengths.get("do_lower_case")),
         prompts=settings.get("prompts") or {},
@@ -124,7 +126,8 @@ def copy_sentence_layout(source: str | Path, out: str | Path) -> bool:
     layout, out = read_sentence_layout(source), Path(out)
     if layout is None:
         return False
-    width = _width(read_json(out / "config.json"))
+    config = read_json(out / "config.json")
+    width = next((config[key] for key in ("hidden_size", "d_model", "dim", "n_embd") if key in config), None)
     check_layout_width(layout, width)
     for file in [*_length_files(layout.folder / layout.transformer), layout.folder / SETTINGS]:
         if file.exists():
@@ -162,8 +165,9 @@ def layout_folder(source: str | Path) -> Path | None:
     from huggingface_hub import snapshot_download
 
     patterns = [MODULES, SETTINGS, LENGTHS, "README.md", "[0-9]_*/*"]
+    name, _, revision = str(source).partition("@")
     try:
-        return Path(snapshot_download(str(source), allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=patterns))
     except Exception:  # not on the hub, or no hub: whoever loads its weights says so
         return None
 
@@ -270,14 +274,6 @@ def _step(layout: SentenceLayout, module: Module, device: torch.device) -> nn.Mo
 def _length_files(folder: Path) -> list[Path]:
     """`sentence_bert_config.json` and its older names; SETTINGS ends alike but begins with `config`."""
     return sorted(folder.glob(LENGTHS))
-
-
-def _module_config(folder: Path) -> dict[str, Any]:
-    return read_json(folder / "config.json") if (folder / "config.json").exists() else {}
-
-
-def _width(config: dict[str, Any]) -> int | None:
-    return next((config[key] for key in ("hidden_size", "d_model", "dim", "n_embd") if key in config), None)
 
 
 def _write(path: Path, value: Any) -> None:

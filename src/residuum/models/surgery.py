@@ -22,6 +22,7 @@ from residuum.models.loading import (
     clear_loading_errors,
     find_blocks,
     fresh_weights,
+    load_dtype,
     load_tokenizer,
     parse_layers,
     probe_batch,
@@ -30,6 +31,7 @@ from residuum.models.loading import (
 )
 from residuum.models.sentences import copy_sentence_layout
 from residuum.storage.files import checksum, files_for
+from residuum.storage.notebook import quiet_libraries
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -39,21 +41,26 @@ TOLERANCE = 1e-5  # by how much a model may differ after it was written and read
 
 
 def load_whole(
-    name_or_path: str | Path, *, allow_pickle: bool = False, trust_remote_code: bool = False
+    name_or_path: str | Path,
+    *,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+    precision: str = "float32",
+    **placed: Any,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A model with the head that its config names (without one: the bare network), and its tokenizer, in eval mode."""
     import transformers
 
     name = str(name_or_path)
     options: dict[str, Any] = {
-        "dtype": torch.float32,
+        "dtype": load_dtype(precision),
         "use_safetensors": None if allow_pickle else True,
         "trust_remote_code": trust_remote_code,
         "output_loading_info": True,
+        **placed,
     }
     place, extra = weights_place(name)
-    if extra:
-        options |= {"use_safetensors": None, **extra}
+    options |= {"use_safetensors": None, **extra} if "gguf_file" in extra else extra
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
         named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
@@ -202,7 +209,7 @@ def save_whole(
     `source` is the model it was made of: where that is a sentence-transformers model, the new one is, too.
     """
     folder = Path(folder)
-    with files_for(folder) as temporary:
+    with files_for(folder) as temporary, quiet_libraries():
         module.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         _check_written(module, temporary)
@@ -243,6 +250,9 @@ def _states(module: nn.Module) -> Tensor:
     was_training = module.training
     module.eval()
     base: Callable[..., Any] = getattr(module, "base_model", module)
-    states = base(**probe_batch(module)).last_hidden_state.cpu()
+    batch = probe_batch(module)
+    if module.config.is_encoder_decoder and hasattr(base, "decoder"):  # pyright: ignore[reportAttributeAccessIssue]
+        batch["decoder_input_ids"] = batch["input_ids"]
+    states = base(**batch).last_hidden_state.cpu()
     module.train(was_training)
     return states

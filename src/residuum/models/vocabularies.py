@@ -60,8 +60,17 @@ def count_pieces(tokenizer: PreTrainedTokenizerBase, lines: Iterable[str]) -> np
 
 def cut_vocabulary(tokenizer: PreTrainedTokenizerBase, counts: np.ndarray, minimum_count: int = 1) -> Vocabulary:
     """Keep the pieces that occur at least `minimum_count` times, and what the tokenizer cannot do without."""
-    state = _tokenizer_state(tokenizer)
-    pieces = _pieces(state["model"])
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"{type(tokenizer).__name__} is not a fast tokenizer; only those can be trimmed.")
+    state = json.loads(backend.to_str())
+    model = state["model"]
+    if model.get("type") not in KINDS:
+        raise ModelError(f"The tokenizer's model is {model.get('type')}; only {', '.join(KINDS)} can be trimmed.")
+    if model["type"] == "Unigram":
+        pieces = {piece: i for i, (piece, _) in enumerate(model["vocab"])}
+    else:
+        pieces = dict(model["vocab"])
     wanted = {piece for piece, i in pieces.items() if counts[i] >= minimum_count}
     wanted |= {token["content"] for token in state["added_tokens"]} | set(tokenizer.all_special_tokens)
     wanted |= _indispensable(state, pieces)
@@ -93,7 +102,11 @@ def cut_model(model: PreTrainedModel, vocabulary: Vocabulary) -> PreTrainedModel
         small: Any = type(model)(config)
     if hasattr(small, "pooler") and getattr(model, "pooler", None) is None:
         small.pooler = None  # taken off when the weights of a model lack it
-    small.load_state_dict(_cut_weights(model, small, vocabulary.kept))
+    rows, shapes = torch.from_numpy(vocabulary.kept), {key: value.shape for key, value in small.state_dict().items()}
+    weights = model.state_dict().items()  # those whose first axis is the vocabulary lose the rows that were cut
+    small.load_state_dict(
+        {key: value if value.shape == shapes[key] else value[rows.to(value.device)] for key, value in weights}
+    )
     small.tie_weights()
     return small.eval()
 
@@ -112,24 +125,6 @@ def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(lines)
     while block := list(islice(rest, LINES_AT_ONCE)):
         yield block
-
-
-def _tokenizer_state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(f"{type(tokenizer).__name__} is not a fast tokenizer; only those can be trimmed.")
-    state = json.loads(backend.to_str())
-    kind = state["model"].get("type")
-    if kind not in KINDS:
-        raise ModelError(f"The tokenizer's model is {kind}; only {', '.join(KINDS)} can be trimmed.")
-    return state
-
-
-def _pieces(model: dict[str, Any]) -> dict[str, int]:
-    """Piece → id."""
-    if model["type"] == "Unigram":
-        return {piece: i for i, (piece, _) in enumerate(model["vocab"])}
-    return dict(model["vocab"])
 
 
 def _keeps_bytes(state: dict[str, Any]) -> bool:
@@ -225,27 +220,11 @@ def _rebuilt(tokenizer: PreTrainedTokenizerBase, state: dict[str, Any]) -> PreTr
             if path.name not in ("tokenizer_config.json", "special_tokens_map.json"):
                 path.unlink()
         (Path(folder) / "tokenizer.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
-        _forget_old_ids(Path(folder) / "tokenizer_config.json")
+        path = Path(folder) / "tokenizer_config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        for key in ("added_tokens_decoder", "tokenizer_class", "auto_map"):
+            config.pop(key, None)  # a list of added tokens by old ids; tokenizer.json has them all
+        path.write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
         rebuilt = PreTrainedTokenizerFast.from_pretrained(folder)
     rebuilt.model_max_length = tokenizer.model_max_length
     return rebuilt
-
-
-def _forget_old_ids(path: Path) -> None:
-    """The list of added tokens in a tokenizer's config goes by id; tokenizer.json has them all."""
-    config = json.loads(path.read_text(encoding="utf-8"))
-    for key in ("added_tokens_decoder", "tokenizer_class", "auto_map"):
-        config.pop(key, None)
-    path.write_text(json.dumps(config, ensure_ascii=False), encoding="utf-8")
-
-
-def _cut_weights(model: PreTrainedModel, small: PreTrainedModel, kept: np.ndarray) -> dict[str, Any]:
-    """The weights of the model; those whose first axis is the vocabulary lose the rows that were cut."""
-    import torch
-
-    rows = torch.from_numpy(kept)
-    shapes = {key: value.shape for key, value in small.state_dict().items()}
-    return {
-        key: value if value.shape == shapes[key] else value[rows.to(value.device)]
-        for key, value in model.state_dict().items()
-    }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tqdm import tqdm
 
 from residuum.activations.correlation import check_room, clustering_bytes
 from residuum.activations.store import ActivationStore
@@ -29,6 +28,7 @@ from residuum.probing.diff_tables import audit, model_tables, probe_tasks, task_
 from residuum.probing.examples import activations_folder, held_memory
 from residuum.probing.settings import MEASURES, DiffSettings
 from residuum.settings import command
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 COPIES = 2
@@ -280,7 +280,7 @@ def _clustered(
 
     def compute() -> Run:
         resources.say(f"{store.name}: clusters of {sum(store.widths):,} neurons.")
-        with tqdm(total=store.n_rows, unit=" words", disable=None if resources.progress else True, leave=False) as bar:
+        with progress_bar(total=store.n_rows, unit=" words", shown=resources.progress, leave=False) as bar:
             run = general_redundancy(store, None, settings, workers=resources.workers, advance=bar.update)
         return Run("diff", {}, run.summary, {table: run.tables[table] for table in ("survivors", "thresholds")})
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
-from tqdm import tqdm
 
 from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, clustering_bytes
@@ -43,6 +42,7 @@ from residuum.probing.scores import (
 )
 from residuum.probing.settings import ProbeTraining, RedundancySettings
 from residuum.settings import command, setting_fields
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 Neurons = Int[np.ndarray, " neuron"]
@@ -226,8 +226,7 @@ def _general(
     settings.say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
     names = ("thresholds", "focus", "pictures", "agreement", "clusters", "seed")
     clusters = ClusterSettings(**{name: getattr(settings, name) for name in names})
-    hidden = None if settings.progress else True
-    with tqdm(total=n_rows, unit=f" {store.unit}s", disable=hidden, leave=False) as bar:
+    with progress_bar(total=n_rows, unit=f" {store.unit}s", shown=settings.progress, leave=False) as bar:
         options = {"workers": engine, "max_memory": memory, "folder": folder, "advance": bar.update}
         return general_redundancy(store, rows, clusters, **options)
 

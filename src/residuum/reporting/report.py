@@ -5,9 +5,14 @@ Three steps: summarise (a run becomes a `Section`) → draw (its figures, in `ch
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,6 +41,7 @@ from residuum.storage.results import Run, clear_content_errors, read_run
 
 NAME_BYTES = 160
 NOTEBOOK_ROWS = 8
+IMAGE_WIDTH = 640  # pixels on the screen; the image itself is sharper
 SECTIONS: dict[str, tuple[Callable[[Run], Section], Mapping[str, TableSpec]]] = {
     "ablate": (neurons.ablation_section, neurons.ABLATE_TABLES),
     "adapt": (training.adaptation_section, training.ADAPT_TABLES),
@@ -129,7 +135,28 @@ def run_figure(run: Run, title: str = "", view: str = "") -> go.Figure:
     if (key := view or panel.first_key) not in views:
         keys = ", ".join(one.key for one in panel.views)
         raise SettingError(f"The figure {panel.title!r} has no view {key!r}; choose one of {keys}.")
-    return views[key].figure
+    return ShownFigure(views[key].figure)
+
+
+class ShownFigure(go.Figure):
+    """A figure that also shows where no script runs: in exported notebooks and on GitHub, as an image.
+
+    A notebook that knows plotly draws it as ever. The image needs matplotlib (the extra `figures`); without it the
+    figure is HTML that loads plotly from its network.
+    """
+
+    _ipython_display_ = _repr_html_ = None  # they show nothing where no script runs, and would be preferred
+
+    def _repr_mimebundle_(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(self.to_json())}
+        if find_spec("matplotlib") is None:
+            return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}, {}
+        from residuum.reporting.paper_figures import save_paper_figure
+
+        with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
+            save_paper_figure(self, Path(folder) / "figure.png", "png")
+            image = base64.b64encode((Path(folder) / "figure.png").read_bytes()).decode()
+        return bundle | {"image/png": image}, {"image/png": {"width": IMAGE_WIDTH}}
 
 
 def _summary_section(run: Run) -> Section:

@@ -64,11 +64,13 @@ def prune(settings: PruneSettings) -> Pruning:
     By position, `drop` or `keep` names the layers. By measurement, `by` is cka, angular or probe, and `drop` or `keep`
     says how many; the model reads `corpus`, and `probe` also takes the labels of `task`, in all three parts.
     """
+    from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, from_transformers, resolve_device
     from residuum.models.surgery import check_elsewhere, check_written, kept_layers, layer_count, load_whole
 
     out, by = Path(settings.out), settings.by
     check_elsewhere(settings.model, out)
+    check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
     n_layers, text = layer_count(network), _measured_text(settings)
@@ -83,6 +85,8 @@ def prune(settings: PruneSettings) -> Pruning:
     config = {"model": str(settings.model), "weights": weights, **settings.identity(), "corpus": fingerprints}
     if run := finished_run(out, "prune", config, fresh=settings.fresh):
         check_written(out)
+        if settings.push_to_hub is not None:
+            push_to_hub(out, settings.push_to_hub)
         return Pruning(out, run)
     if by is None:
         drop, keep = (None if value is None else str(value) for value in (settings.drop, settings.keep))
@@ -93,7 +97,10 @@ def prune(settings: PruneSettings) -> Pruning:
         reader.module.to(resolve_device(settings.device))
         dropped, values = _MEASURES[by](reader, text, n_dropped, settings)
         kept = [layer for layer in range(1, n_layers + 1) if layer not in dropped]
-    return Pruning(out, _write(network, tokenizer, kept, values, config, out))
+    pruning = Pruning(out, _write(network, tokenizer, kept, values, config, out))
+    if settings.push_to_hub is not None:
+        push_to_hub(out, settings.push_to_hub)
+    return pruning
 
 
 def _measured_text(settings: PruneSettings) -> Corpus | TaskCorpora | None:
@@ -178,6 +185,7 @@ def _write(
 ) -> Run:
     import pandas as pd
 
+    from residuum.models.cards import write_card
     from residuum.models.surgery import keep_layers, layer_count, save_whole
 
     n_layers, before = layer_count(network), sum(p.numel() for p in network.parameters())
@@ -190,5 +198,11 @@ def _write(
         table = table.assign(measure=config["by"], value=values)
     summary = {"layers": n_layers, "kept": kept, "parameters before": before, "parameters after": after}
     run = Run(command="prune", config=config, summary=summary, tables={"layers": table})
+    chosen = f"The layers were chosen by {config['by']}." if config["by"] else "The layers were chosen by position."
+    sections = {
+        "": Pruning(out, run).text().partition(" The model is in")[0],
+        "How": f"{chosen} Nothing was trained after they were dropped; fine-tune the model before you rely on it.",
+    }
+    write_card(out, f"{Path(config['model']).name}, pruned", sections, source=config["model"], tags=["pruning"])
     write_run(out, run)
     return run

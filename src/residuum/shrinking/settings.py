@@ -14,6 +14,7 @@ from residuum.settings import (
     MaxLoss,
     Option,
     Out,
+    Publishing,
     Resumable,
     Seed,
     Seeds,
@@ -21,6 +22,7 @@ from residuum.settings import (
     Split,
     TableReading,
     TaskReading,
+    TextReading,
     as_bytes,
 )
 
@@ -185,7 +187,7 @@ class PredictSettings(Settings):
 
 
 @dataclass(frozen=True)
-class PruneSettings(TableReading, Resumable):
+class PruneSettings(TableReading, Publishing, Resumable):
     """What `prune` takes.
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
@@ -236,7 +238,7 @@ class PruneSettings(TableReading, Resumable):
 
 
 @dataclass(frozen=True)
-class TrimSettings(Resumable):
+class TrimSettings(TextReading, Publishing, Resumable):
     """What `trim` takes."""
 
     example: ClassVar[str] = "residuum trim xlm-roberta-base turkish.txt --out models/xlmr-tr"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from residuum.corpus.text_files import text_fingerprint, text_lines
+from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
 from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
@@ -45,33 +45,38 @@ class Trimming(Result):
 def trim(settings: TrimSettings) -> Trimming:
     """Write `model` with only the tokens that the texts use (at least `minimum` times) into the folder `out`.
 
-    The texts (files, .gz, .xz, folders, hub names) are split as before, which is checked line by line. The folder
-    loads with plain `from_pretrained` and has its own tokenizer.
+    The texts (plain, .gz, .xz, JSON lines, parquet, folders, hub names) are split as before, which is checked line by
+    line. The folder loads with plain `from_pretrained` and has its own tokenizer.
     """
     import pandas as pd
 
+    from residuum.models.cards import check_hub, plain, push_to_hub, write_card
     from residuum.models.loading import check_weights, weights_fingerprint
     from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole
 
     model, out, sources = settings.model, Path(settings.out), settings.texts
     check_elsewhere(model, out)
+    check_hub(settings.push_to_hub)
     if not sources:
         raise SettingError("No text was given; trimming needs the texts whose tokens are kept.")
     check_weights([model], settings.max_memory)
     network, tokenizer = load_whole(model)
+    options = TextOptions(**settings.reading)
     config = {
         "model": f"{Path(model).name} {weights_fingerprint(network)}",
         "texts": [str(source) for source in sources],
-        "fingerprints": [text_fingerprint(source) for source in sources],
+        "fingerprints": [text_fingerprint(source, options) for source in sources],
         **settings.identity(),
     }
     if run := finished_run(out, "trim", config, fresh=settings.fresh):
         check_written(out)
+        if settings.push_to_hub is not None:
+            push_to_hub(out, settings.push_to_hub)
         return Trimming(run, out)
-    counts = count_pieces(tokenizer, _lines(sources))
+    counts = count_pieces(tokenizer, _lines(sources, options))
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
     small = cut_model(network, vocabulary)
-    changed = changed_lines(tokenizer, vocabulary, _lines(sources))
+    changed = changed_lines(tokenizer, vocabulary, _lines(sources, options))
     save_whole(small, vocabulary.tokenizer, out, source=model)
     before, after, ids = network.num_parameters(), small.num_parameters(), range(len(vocabulary.kept))
     summary = {
@@ -91,9 +96,16 @@ def trim(settings: TrimSettings) -> Trimming:
         "count": counts[vocabulary.kept],
     }
     run = Run("trim", config, summary, {"pieces": pd.DataFrame(columns)})
+    trimming = Trimming(run, out)
+    texts = "\n".join(f"- {plain(Path(source).name if Path(source).exists() else str(source))}" for source in sources)
+    limits = "Text of other languages or topics is split into smaller tokens, or becomes unknown."
+    sections = {"": trimming.text().partition(" The model is in")[0], "Texts": texts, "Limits": limits}
+    write_card(out, f"{Path(model).name}, trimmed", sections, source=model, tags=["vocabulary-trimming"])
     write_run(out, run)
-    return Trimming(run, out)
+    if settings.push_to_hub is not None:
+        push_to_hub(out, settings.push_to_hub)
+    return trimming
 
 
-def _lines(sources: Iterable[str | Path]) -> Iterator[str]:
-    return (text for source in sources for _, text in text_lines(source))
+def _lines(sources: Iterable[str | Path], options: TextOptions) -> Iterator[str]:
+    return (text for source in sources for _, text in text_lines(source, options))

@@ -53,6 +53,12 @@ def stored_weights(folder: str | Path, without: Sequence[str] = ()) -> int | Non
     return sum(_count(file, without) for file in files) if files else None
 
 
+def stored_bytes(folder: str | Path) -> int:
+    """What the tensors in the safetensors of a folder take, in the number formats in which they are stored."""
+    files = sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else []
+    return sum(file.stat().st_size for file in files)
+
+
 def stored_kinds(folder: str | Path) -> dict[str, str]:
     """The number format of each tensor in the safetensors of a folder (`F32`, `I64`), by their headers alone."""
     kinds: dict[str, str] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import yaml
 from torch import Tensor, nn
 
 from residuum.corpus.tasks import Task, TaskCorpora, named_task, read_task, unseen_notes
 from residuum.errors import MemoryLimitError, SettingError
+from residuum.models.cards import Score, front_matter, plain
 from residuum.models.loading import check_weights, from_transformers, resolve_device, tensors_fingerprint
 from residuum.models.surgery import (
     check_elsewhere,
@@ -60,11 +59,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 CACHE = "cache"  # the folder of states that do not fit into memory
-PIPELINES = {
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "tagging": "token-classification",
-}
 CARD_SETTINGS = ("epochs", "batch_size", "accumulation", "by_length", "learning_rate", "schedule", "warmup")
 CARD_SETTINGS += ("weight_decay", "clip", "precision", "max_length")
 
@@ -285,7 +279,7 @@ def finetune_seed(
         run = _result(settings, model, splits, data, training, corpora, seed, config)
         save_whole(model.network, model.tokenizer, out, source=settings.model)
         with whole_file(out / "README.md") as path:
-            path.write_text(model_card(run), encoding="utf-8")
+            path.write_text(model_card(run, out), encoding="utf-8")
         write_run(out, run)
     wait_for_others(settings.device)  # no process needs its cache or the checkpoints any more
     _discard_intermediates(out)
@@ -443,18 +437,17 @@ def _tables(
     return tables
 
 
-def model_card(run: Run) -> str:
+def model_card(run: Run, folder: Path) -> str:
     """The README.md of a fine-tuned model, with the front matter that model hubs read."""
     config, summary, scores = run.config, run.summary, run.tables["scores"]
-
-    def plain(text: str) -> str:  # names of folders and labels must not add lines or HTML to the card
-        return html.escape(" ".join(text.split()), quote=False)
-
-    matter: dict[str, Any] = {"library_name": "transformers", "tags": ["residuum", f"task:{summary['task']}"]}
-    if not Path(config["model"]).exists():  # a hub name; a local folder means nothing to others
-        matter["base_model"] = config["model"]
-    if pipeline := PIPELINES.get(summary["kind"]):
-        matter["pipeline_tag"] = pipeline
+    data = {part: plain(config["data"][part].rsplit(" ", 1)[0]) for part in ("train", "dev", "test")}
+    title = f"{Path(config['model']).name}, fine-tuned on {summary['task']}"
+    measured = [
+        Score(str(summary["task"]), data[row["part"]], row["metric"], float(row["value"]))
+        for row in scores.to_dict("records")
+        if row["part"] in data
+    ]
+    tags = [f"task:{summary['task']}"]
     metrics = list(scores["metric"].unique())
     rows = []
     for part in ("dev", "test"):
@@ -465,11 +458,9 @@ def model_card(run: Run) -> str:
     frozen = f" Frozen: {config['freeze']}." if config["freeze"] else ""
     baseline = summary[f"test {summary['metric']} baseline"]
     lines = [
-        "---",
-        yaml.safe_dump(matter, sort_keys=False, allow_unicode=True).strip(),
-        "---",
+        front_matter(folder, config["model"], title=plain(title), scores=measured, tags=tags),
         "",
-        f"# {plain(Path(config['model']).name)}, fine-tuned on {plain(summary['task'])}",
+        f"# {plain(title)}",
         "",
         f"A model of {summary['layers']} layers for {summary['kind']}.{dropped}{frozen} Best development score at step "
         f"{summary['best step']} of {summary['steps']}; seed {config['seeds'][0]}.",
@@ -482,7 +473,7 @@ def model_card(run: Run) -> str:
         "",
         "## Data",
         "",
-        *(f"- {part}: {plain(config['data'][part].rsplit(' ', 1)[0])}" for part in ("train", "dev", "test")),
+        *(f"- {part}: {name}" for part, name in data.items()),
         *(f"- {plain(note)}" for note in summary["notes"]),
         f"- sentences that were cut: {sum(summary['cut short'].values()):,}",
         "",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.errors import DataError, SettingError
+from residuum.storage.notebook import progress_bar
 from residuum.training.batches import Batches
 from residuum.training.checkpoints import Progress, discard_checkpoints, open_run, resume, write_checkpoint
 from residuum.training.optimisation import (
@@ -214,12 +215,12 @@ class _Loop:
         self.progress = resume(self.out, self.modules, self.optimiser, self.accelerator.scaler)
         if self.accelerator.is_main_process:
             self.averages = Averages(self.progress.pending)
-        hidden = None if show and self.accelerator.is_main_process else True
+        shown = show and self.accelerator.is_main_process
         first = self.progress.step
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng())
             stop = stack.enter_context(StopRequest(self.accelerator.num_processes == 1))
-            bar = tqdm(total=self.total, initial=first, unit=" steps", disable=hidden, dynamic_ncols=True)
+            bar = progress_bar(total=self.total, initial=first, unit=" steps", shown=shown, dynamic_ncols=True)
             stack.enter_context(bar)
             while self.progress.step < self.total:
                 self.step()

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from residuum.errors import ModelError, SettingError
 from residuum.models.loading import (
@@ -26,6 +25,7 @@ from residuum.models.loading import (
 )
 from residuum.models.surgery import freeze, layer_count, named_layers
 from residuum.storage.files import is_as_noted, note_checksum, reserve_space, whole_file
+from residuum.storage.notebook import progress_bar
 from residuum.training.encoding import EncodedSplit, Problem, TokenSequence, pad_id
 from residuum.training.processes import evaluating, is_main_process
 
@@ -330,8 +330,8 @@ def _fill(
         if not batches or int(sizes[batches[-1][0]]) * (len(batches[-1]) + 1) > BATCH_TOKENS:
             batches.append([])
         batches[-1].append(number)
-    hidden = None if progress and is_main_process() else True
-    with tqdm(total=len(sequences), desc="frozen layers", unit=" sequences", disable=hidden, leave=False) as bar:
+    shown = progress and is_main_process()
+    with progress_bar(total=len(sequences), desc="frozen layers", unit=" sequences", shown=shown, leave=False) as bar:
         for numbers in batches:
             inputs = {name: tensor.to(device) for name, tensor in pad([sequences[i] for i in numbers]).items()}
             for number, output in zip(numbers, network.lower(inputs).cpu(), strict=True):

@@ -16,8 +16,10 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
+from residuum.models.cards import front_matter
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
+from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, read_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import TrainingResult, rehearse, train, training_step
@@ -107,7 +109,9 @@ def pretrain(settings: PretrainSettings) -> Pretraining:
         run = _run(config, texts, network, training)
         _export(out / "model", network, tokenizer, settings)
         with whole_file(out / "model" / "README.md") as path:
-            path.write_text(model_card(settings, texts, _parameter_count(network), training), encoding="utf-8")
+            path.write_text(
+                model_card(settings, texts, _parameter_count(network), training, out / "model"), encoding="utf-8"
+            )
         if settings.as_is:
             return Pretraining(run, out / "model")
         write_run(out, run)
@@ -187,8 +191,8 @@ def _batches(tokenizer: PreTrainedTokenizerBase, settings: PretrainSettings, tex
     """Batches of tokenized sentences and pairs, sampled by language and source."""
     chances = shares({name: len(rows) for name, rows in texts.sentences.items()}, settings.exponent)
     lines = sum(map(len, texts.sentences.values())) + 2 * sum(len(paired.sentences) for paired in texts.pairs)
-    hidden = None if settings.progress and is_main_process() else True
-    with tqdm(total=lines, desc="tokenize", unit=" lines", disable=hidden, leave=False) as bar:
+    shown = settings.progress and is_main_process()
+    with progress_bar(total=lines, desc="tokenize", unit=" lines", shown=shown, leave=False) as bar:
         sentences = [
             TokenSource([(ids,) for ids in encode_lines(tokenizer, rows, bar)], chances[name])
             for name, rows in texts.sentences.items()
@@ -351,7 +355,9 @@ def _sizes(texts: PretrainingTexts) -> dict[str, int]:
     }
 
 
-def model_card(settings: PretrainSettings, texts: PretrainingTexts, parameters: int, training: TrainingResult) -> str:
+def model_card(
+    settings: PretrainSettings, texts: PretrainingTexts, parameters: int, training: TrainingResult, folder: Path
+) -> str:
     """The README.md of a pretrained model: data, licences, command, curve, scores."""
     size, reached = settings.network, training.progress
     kinds = ", ".join(
@@ -375,10 +381,10 @@ def model_card(settings: PretrainSettings, texts: PretrainingTexts, parameters: 
         "Scores": _table(("score", "value"), last) if last else "",
         "Limits": "A small model for trying out methods; it has read little and knows little.",
     }
-    front = ["---", "library_name: transformers", "language:", *(f"- {name}" for name in settings.text), "---"]
+    front = front_matter(folder, languages=list(settings.text), tags=["pretraining"])
     parts = [f"# {settings.name}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
-    return "\n".join(front) + "\n\n" + "\n\n".join(parts) + "\n"
+    return front + "\n\n" + "\n\n".join(parts) + "\n"
 
 
 def _data_tables(texts: PretrainingTexts) -> str:

@@ -1,0 +1,139 @@
+"""Cards: read by huggingface_hub itself, true to what the folder holds, with the base model's owner and licence."""
+
+import huggingface_hub
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from residuum.errors import ModelError, SettingError
+from residuum.models.cards import Score, check_hub, hub_id, pipeline_of, push_to_hub, write_card
+from residuum.shrinking.pruning import prune
+from residuum.shrinking.trimming import trim
+from teachers import LINES, save_teacher
+from tiny import save_model
+
+
+def base(folder, **matter):
+    folder.joinpath("README.md").write_text(f"---\n{yaml.safe_dump(matter)}---\n\n# Base\n")
+    return folder
+
+
+def facts(folder) -> dict:
+    """What huggingface_hub reads; it refuses scores without a name, and YAML that is none."""
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.to_dict()["library_name"]
+    return card.data.to_dict()
+
+
+def test_a_pruned_model_has_the_card_of_what_it_is(tmp_path):
+    source = save_teacher("bert", tmp_path / "models--owner--base" / "snapshots" / "abc", layers=2)
+    base(source, license="apache-2.0", language=["tr", "sw"])
+    prune(source, tmp_path / "out", drop="top:1")
+    found = facts(tmp_path / "out")
+    assert found["base_model"] == "owner/base"
+    assert found["license"] == "apache-2.0"
+    assert found["language"] == ["tr", "sw"]
+    assert found["pipeline_tag"] == "fill-mask"
+    assert found["tags"] == ["residuum", "pruning"]
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "Layers 1 of 2 are kept" in text
+    assert str(tmp_path) not in text  # a card travels; paths of this machine mean nothing elsewhere
+
+
+def test_a_trimmed_model_names_its_texts_and_its_grandparent(tmp_path):
+    source = base(save_teacher("bert", tmp_path / "pruned", layers=1), base_model="owner/base", license="mit")
+    (tmp_path / "tr.txt").write_text("\n".join(LINES["tr"]), encoding="utf-8")
+    trim(source, tmp_path / "tr.txt", tmp_path / "out")
+    found = facts(tmp_path / "out")
+    assert (found["base_model"], found["license"]) == ("owner/base", "mit")
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "- tr.txt" in text
+    assert str(tmp_path) not in text
+
+
+def test_a_local_model_without_a_card_claims_nothing(tmp_path):
+    source = save_teacher("bert", tmp_path / "mine", layers=2)
+    prune(source, tmp_path / "out", drop="top:1")
+    found = facts(tmp_path / "out")
+    assert "base_model" not in found
+    assert "license" not in found
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "expected"),
+    [
+        (AutoModelForCausalLM, "gpt2", "text-generation"),
+        (AutoModelForCausalLM, "llama", "text-generation"),
+        (AutoModelForSequenceClassification, "bert", "text-classification"),
+        (None, "bert", "feature-extraction"),
+        (None, "t5", None),
+    ],
+)
+def test_the_pipeline_is_the_one_that_reads_the_folder(kind, family, expected, tmp_path):
+    folder = save_model(family, tmp_path / "model")
+    if kind is not None:
+        kind.from_config(kind.from_pretrained(folder).config).save_pretrained(folder)
+    assert pipeline_of(folder) == expected
+    (folder / "modules.json").write_text("[]")
+    assert pipeline_of(folder) == (expected if expected == "text-classification" else "sentence-similarity")
+
+
+def test_scores_languages_and_datasets_are_kept_where_a_hub_can_read_them(tmp_path):
+    folder = save_model("bert", tmp_path / "model")
+    scores = [Score("STS", "stsb dev", "spearmanr", 0.5), Score("STS", "stsb dev", "pearsonr", 0.25)]
+    matter = {"languages": ["en", "Klingon"], "datasets": ["owner/data", "some file.txt"], "scores": scores}
+    write_card(folder, "A <b>model</b>\nof mine", {"": "What it is.", "More": "text", "Empty": ""}, **matter)
+    found = ModelCard.load(folder / "README.md").data
+    assert found.language == ["en"]
+    assert found.datasets == ["owner/data"]
+    assert found.metrics == ["spearmanr", "pearsonr"]
+    assert [result.metric_value for result in found.eval_results] == [0.5, 0.25]
+    assert found.eval_results[0].task_type == "feature-extraction"
+    text = (folder / "README.md").read_text()
+    assert "# A &lt;b&gt;model&lt;/b&gt; of mine" in text
+    assert "Empty" not in text
+
+
+def test_the_owner_of_a_base_model_is_kept():
+    assert hub_id("sentence-transformers/all-MiniLM-L6-v2@v2") == "sentence-transformers/all-MiniLM-L6-v2"
+    assert hub_id("no such folder/with/slashes") is None
+
+
+class Hub:
+    """Stands for the hub: notes what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self):
+        return self
+
+    def __getattr__(self, name):
+        return lambda *given, **named: self.asked.append((name, given, named)) or "https://hub/owner/name"
+
+
+def test_a_model_is_sent_to_a_private_repository_or_a_branch(tmp_path, monkeypatch, run):
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", hub)
+    source = save_teacher("bert", tmp_path / "mine", layers=2)
+    run("prune", source, "--drop", "top:1", "--out", tmp_path / "out", "--push-to-hub", "owner/name@v1")
+    assert [name for name, *_ in hub.asked] == ["whoami", "create_repo", "create_branch", "upload_folder"]
+    assert hub.asked[1] == ("create_repo", ("owner/name",), {"private": True, "exist_ok": True})
+    sent = hub.asked[3][2]
+    assert (sent["repo_id"], sent["folder_path"], sent["revision"]) == ("owner/name", str(tmp_path / "out"), "v1")
+    prune(source, tmp_path / "out", drop="top:1", push_to_hub="owner/other")  # a finished run is sent, not run again
+    assert hub.asked[-1][2]["repo_id"] == "owner/other"
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
+    source = save_teacher("bert", tmp_path / "mine", layers=2)
+    for target in ("name", "owner/na me", "a/b/c"):
+        with pytest.raises(SettingError, match="push_to_hub is .*; expected owner/name"):
+            prune(source, tmp_path / "out", drop="top:1", push_to_hub=target)
+    with pytest.raises(ModelError, match="owner/name cannot be written: .*Log in first: hf auth login"):
+        check_hub("owner/name")  # tests are offline and have no token
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: (_ for _ in ()).throw(OSError("no network")))
+    with pytest.raises(ModelError, match="could not be sent to owner/name: no network"):
+        push_to_hub(source, "owner/name")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,159 @@
+"""Every family and every verb: the table in the documentation is what tiny models of these families do."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from test_checkpoints import FORMS, PAIRS
+
+from residuum.corpus.tasks import named_task
+from residuum.errors import ModelError, ResiduumError
+from residuum.evaluation.perplexity import load_language_model
+from residuum.models.ablation import ablated
+from residuum.models.loading import first_layers, load_model, probe_batch
+from residuum.models.surgery import keep_layers, load_whole, save_whole
+from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
+from residuum.training.encoding import Problem
+from residuum.training.networks import load_with_head
+from tiny import FAMILIES, TEXT, build_tokenizer, save_model
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "models.md"
+MARKS = ("<!-- families -->\n", "<!-- end of families -->")
+HEADS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
+
+
+def read(folder: Path, out: Path) -> None:
+    model = load_model(folder)
+    states = model.read(probe_batch(model.module), range(model.n_layers + 1)).hidden
+    assert len(states) == 4
+    assert all(state.isfinite().all() for state in states)
+
+
+def read_attention(folder: Path, out: Path) -> None:
+    model = load_model(folder, attention=True)
+    weights = model.read(probe_batch(model.module), [1, 2], attention=True).attention
+    assert [w.shape[1:] for w in weights] == [(model.n_heads, 8, 8)] * 2
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones_like(weights[0].sum(-1)))
+
+
+def cut(folder: Path, out: Path) -> None:
+    whole = load_model(folder)
+    batch = probe_batch(whole.module)
+    expected = whole.read(batch, [2]).hidden[0]
+    torch.testing.assert_close(first_layers(whole, 2).read(batch, [2]).hidden[0], expected)
+
+
+def ablate(folder: Path, out: Path) -> None:
+    model = load_model(folder)
+    batch = probe_batch(model.module)
+    with ablated(model, ["0:1", "2:3", "3:0"]) as lesioned:
+        states = lesioned.read(batch, [0, 2, 3]).hidden
+    assert not any(s[..., n].any() for s, n in zip(states, (1, 3, 0), strict=True))
+
+
+def prune(folder: Path, out: Path) -> None:
+    network, tokenizer = load_whole(folder)
+    keep_layers(network, [1, 2])
+    save_whole(network, tokenizer, out)
+    assert load_model(out).n_layers == 2
+
+
+def trim(folder: Path, out: Path) -> None:
+    network, tokenizer = load_whole(folder)
+    vocabulary = cut_vocabulary(tokenizer, count_pieces(tokenizer, TEXT[:2]))
+    save_whole(cut_model(network, vocabulary), vocabulary.tokenizer, out)
+    assert changed_lines(tokenizer, vocabulary, TEXT[:2]) == 0
+    assert load_model(out).module.get_input_embeddings().num_embeddings == len(vocabulary.kept) < len(tokenizer)
+
+
+def tune(folder: Path, out: Path) -> None:
+    network, tokenizer = load_with_head(folder, Problem(named_task("sentence"), "classification", ("a", "b")))
+    batch = tokenizer(TEXT[:2], return_tensors="pt", padding=True)
+    batch.pop("token_type_ids", None)
+    assert network(**batch).logits.shape == (2, 2)
+
+
+def predict_text(folder: Path, out: Path) -> None:
+    assert load_language_model(folder).vocabulary > 32
+
+
+VERBS = {
+    "extract, compare, probe": read,
+    "attention": read_attention,
+    "first k layers": cut,
+    "ablate": ablate,
+    "prune": prune,
+    "trim": trim,
+    "finetune": tune,
+    "perplexity": predict_text,
+}
+
+
+def save_checkpoint(family: str, folder: Path) -> None:
+    """A tiny model of a family with a language-modelling head where transformers has one, and its tokenizer."""
+    if family in FORMS and family not in FAMILIES:
+        kind, model_class, sizes = FORMS[family]
+        tokenizer = build_tokenizer(kind)
+        special = {"pad_token_id": tokenizer.pad_token_id, "decoder_start_token_id": tokenizer.pad_token_id}
+        torch.manual_seed(0)
+        model_class(model_class.config_class(vocab_size=len(tokenizer), **special, **sizes)).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return
+    save_model(family, folder)
+    config = hf.AutoConfig.from_pretrained(folder)
+    for auto in (hf.AutoModelForMaskedLM, hf.AutoModelForCausalLM):
+        if type(config) in auto._model_mapping and not config.is_encoder_decoder:
+            torch.manual_seed(0)
+            auto.from_config(config).save_pretrained(folder)
+            return
+
+
+def row_of(family: str, root: Path) -> list[str]:
+    """What each verb does with a family: "yes", or why not."""
+    folder = root / "model"
+    save_checkpoint(family, folder)
+    cells = []
+    for number, work in enumerate(VERBS.values()):
+        try:
+            work(folder, root / f"out-{number}")
+        except ResiduumError as error:
+            reason = str(error).replace(str(folder), "The model").replace("Layers of model", "Its layers")
+            cells.append(re.sub(r"\s+", " ", reason).partition(". ")[0].rstrip("."))
+        else:
+            cells.append("yes")
+    return cells
+
+
+def table(rows: dict[str, list[str]]) -> str:
+    """Markdown: families × verbs, gaps numbered, and the reasons below."""
+    reasons = list(dict.fromkeys(cell for cells in rows.values() for cell in cells if cell != "yes"))
+    lines = [f"| family | {' | '.join(VERBS)} |", "|---" * (1 + len(VERBS)) + "|"]
+    for family, cells in rows.items():
+        shown = ("yes" if cell == "yes" else f"no ({1 + reasons.index(cell)})" for cell in cells)
+        lines.append(f"| {family} | {' | '.join(shown)} |")
+    return "\n".join([*lines, "", *(f"{number}. {reason}." for number, reason in enumerate(reasons, 1)), ""])
+
+
+@pytest.mark.slow
+def test_the_table_of_families_is_what_they_do(tmp_path):
+    families = [*FAMILIES, *(form for form in FORMS if form not in FAMILIES)]
+    found = table({family: row_of(family, tmp_path / family.replace(" ", "-")) for family in families})
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(MARKS[0])
+    written, after = rest.split(MARKS[1])
+    if os.environ.get("RESIDUUM_WRITE_TABLES"):
+        PAGE.write_text(f"{before}{MARKS[0]}\n{found}\n{MARKS[1]}{after}", encoding="utf-8")
+    else:
+        assert written.strip() == found.strip()
+
+
+def test_the_table_tells_a_gap_from_what_works(tmp_path):
+    cells = dict(zip(VERBS, row_of("t5", tmp_path), strict=True))
+    assert cells["extract, compare, probe"] == "yes"
+    assert "encoder and a decoder" in cells["prune"]
+    assert PAIRS
+    with pytest.raises(ModelError):
+        prune(tmp_path / "model", tmp_path / "again")
