@@ -21,7 +21,7 @@ OLD_WARNINGS := -W default::DeprecationWarning -W default::FutureWarning  # of o
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/demo.stamp  ## install, run the five studies on what ships, write one HTML report
+demo: $(VENV)/demo.stamp  ## install, look into a real model, shrink it, distil two languages, check a paper, write one HTML page
 	$(BIN)/residuum demo --out demo
 
 test: $(VENV)/dev.stamp  ## install the development extra and run the tests

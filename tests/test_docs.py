@@ -8,6 +8,7 @@ a title is a file of that name, a `pycon` block is a doctest, and a `python` blo
 import doctest
 import html
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -59,7 +60,8 @@ def blocks(page: str) -> list[Block]:
 def workplace(tiny_folder, tmp_path, monkeypatch):
     """The current folder, with two models and a treebank."""
     shutil.copytree(tiny_folder("bert"), tmp_path / "encoder")
-    shutil.copytree(tiny_folder("gpt2"), tmp_path / "decoder")
+    for name in ("decoder", "other"):
+        shutil.copytree(tiny_folder("gpt2"), tmp_path / name)
     (tmp_path / "treebank.conllu").write_text(treebank(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     # one worker: to start others takes longer than their work
@@ -193,6 +195,32 @@ def test_the_site_builds_and_asks_no_other_host_for_anything(tmp_path):
     for script in (ROOT / "examples").glob("*.py"):
         last = script.read_text(encoding="utf-8").rstrip().splitlines()[-1]
         assert last in shown, f"the page of examples does not show {script.name}"
+
+
+TUTORIALS = [path for path in sorted((DOCS / "tutorials").glob("*.py")) if path.with_suffix(".md").exists()]
+
+
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda path: path.stem)
+def test_the_notebook_and_the_page_of_a_tutorial_are_those_of_its_script(script):
+    tutorials = load_script(DOCS / "tutorials.py")
+    notebook = json.loads(script.with_suffix(".ipynb").read_text(encoding="utf-8"))
+    cells = tutorials.cells_of(script.read_text(encoding="utf-8"))
+    assert ["".join(cell["source"]) for cell in notebook["cells"]] == [cell["source"] for cell in cells]
+    for cell, made in zip(cells, notebook["cells"], strict=True):
+        cell["output"] = "".join(text for output in made.get("outputs", ()) for text in output["text"])
+    assert tutorials.page(cells, script.stem) == script.with_suffix(".md").read_text(encoding="utf-8")
+    assert any(cell["output"] for cell in cells), "it was executed"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_prints_what_its_page_shows(script):
+    """But for the digits, which differ between machines, and the spaces that follow from them."""
+    tutorials = load_script(DOCS / "tutorials.py")
+    made = tutorials.page(tutorials.executed(tutorials.cells_of(script.read_text(encoding="utf-8"))), script.stem)
+    plain = [re.sub(r"[-\d.,\s]+", " ", text) for text in (made, script.with_suffix(".md").read_text(encoding="utf-8"))]
+    assert plain[0] == plain[1]
 
 
 def site_settings() -> dict:

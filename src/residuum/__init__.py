@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from residuum.storage import notebook
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "extract": "residuum.activations.extraction",

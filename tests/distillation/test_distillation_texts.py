@@ -1,7 +1,9 @@
 """Batches: masked as BERT's, the same for any number of processes, without held-out lines."""
 
 import gzip
+import json
 import lzma
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +95,18 @@ def test_pairs_of_one_language_get_one_batch(encoder, texts):
     keys = [next(iter(pairs(position))) for position in range(4)]
     assert keys == ["en/a", "en/b", "tr/b", "en/a"]
     assert torch.equal(pairs(0)["en/a"]["input_ids"], pairs(1)["en/b"]["input_ids"])
+
+
+def test_a_column_of_json_lines_gives_the_batches_of_its_text(encoder, texts, tmp_path):
+    lines = Path(texts["en"]).read_text(encoding="utf-8").splitlines()
+    table = tmp_path / "en.jsonl"
+    table.write_text("".join(json.dumps({"id": 1, "body": line}) + "\n" for line in lines), encoding="utf-8")
+    by_column = TextSettings(batch_size=2, held_out=1, column="body")
+    plain = LanguageBatches({"en": texts["en"]}, {"en": encoder(batch_size=2)}, TextSettings(batch_size=2, held_out=1))
+    column = LanguageBatches({"en": str(table)}, {"en": encoder(batch_size=2)}, by_column)
+    for position in range(4):
+        assert torch.equal(plain(position)["en"]["labels"], column(position)["en"]["labels"])
+    assert held_out_lines(str(table), by_column) == lines[:1]
 
 
 def test_text_is_read_packed_or_plain_and_blank_lines_are_dropped(tmp_path):

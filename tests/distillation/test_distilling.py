@@ -94,7 +94,7 @@ def test_scores_stand_beside_those_of_the_teacher(done):
     assert shown in result.text()
     assert shown in (result.students["en"] / "README.md").read_text()
     findings = " ".join(finding.text for finding in section(read_run(out)).findings)
-    assert f"(teacher {teacher['retrieval tr-en']:.3g})" in findings
+    assert f"(teacher {teacher['retrieval tr-en']:.3f})" in findings
 
 
 def test_students_learn(done):

@@ -120,11 +120,18 @@ def row_of(family: str, root: Path) -> list[str]:
         try:
             work(folder, root / f"out-{number}")
         except ResiduumError as error:
-            reason = str(error).replace(str(folder), "The model").replace("Layers of model", "Its layers")
-            cells.append(re.sub(r"\s+", " ", reason).partition(". ")[0].rstrip("."))
+            cells.append(in_general(str(error).replace(str(folder), "The model")))
         else:
             cells.append("yes")
     return cells
+
+
+def in_general(reason: str) -> str:
+    """The first sentence of an error, without the names of classes and tensors."""
+    reason = re.sub(r"\s+", " ", reason).partition(". ")[0].rstrip(".")
+    reason = re.sub(r"is an? \w+Model, which has", "has", reason)
+    reason = re.sub(r" lack \d+ tensors of \w+ \(first: [^)]*\)", " lack tensors of the network with that head", reason)
+    return re.sub(r"\bof \w+Model\b", "of the network", reason).replace("weights in The model", "weights of the model")
 
 
 def table(rows: dict[str, list[str]]) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from reading import READERS, open_as, read_through, reader_name
 
-from residuum.studies.demo import demo
-from residuum.studies.running import DOCUMENTS
+from residuum.studies.demo import STORY, demo
 
 pytestmark = pytest.mark.slow
 
@@ -26,20 +25,18 @@ def folder(tmp_path_factory):
 def test_a_reader_goes_through_every_section_of_the_demo(browser, folder, reader, tmp_path):
     open_as(browser, folder / "report.html", reader)
     sections = browser.run("document.querySelectorAll('section.run').length")
+    assert sections >= len(STORY)
     assert read_through(browser, tmp_path) == 1 + sections + 1
-    assert browser.run("document.querySelectorAll('.run .verdict').length") >= 30
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_reader_of_a_study_alone_sees_every_step_on_a_phone(browser, folder, name, tmp_path):
-    open_as(browser, folder / name / "report.html", READERS[-1])
-    steps = len(list((folder / name).glob("*/result.json")))
-    assert read_through(browser, tmp_path, has_map=name != "monolingual") == 1 + 1 + steps + 1
-    assert browser.run("document.querySelectorAll('section.run').length") == 1 + steps
+def test_the_first_screen_has_the_answer_six_tiles_at_most_and_the_figure_of_the_small_model(browser, folder):
+    open_as(browser, folder / "report.html", READERS[0], draw_all=True)
+    assert "layers and" in browser.run("document.querySelector('.answer').textContent")
+    assert 3 <= browser.run("document.querySelectorAll('#overview .tiles > div').length") <= 6
+    assert "Score against speed" in browser.run("document.querySelector('#hero-title').textContent")
+    assert browser.run("document.querySelector('#hero .plot').getBoundingClientRect().top") < 900
 
 
-def test_the_page_is_one_file_that_is_not_too_large(folder):
-    page = folder / "report.html"
-    data = sum(len(part) for part in page.read_text(encoding="utf-8").split('class="data">')[1:])
-    assert page.stat().st_size - data < 6_000_000
+def test_the_page_is_one_file_of_less_than_4_mb(folder):
+    assert (folder / "report.html").stat().st_size < 4_000_000

@@ -52,3 +52,21 @@ def test_verdicts_are_told_by_sign_and_colour(page):
     )
     assert {sign for _, sign, _ in signs} == {'"✓ "', '"✗ "', '"? "', '"– "'}
     assert len({colour for _, _, colour in signs}) == 3
+
+
+def test_the_search_leaves_the_sections_that_hold_every_word_and_enter_opens_the_first(page):
+    shown = "Array.from(document.querySelectorAll('.bar nav a:not(.missed)'), (link) => link.hash)"
+    search = "((text) => { const field = document.getElementById('search'); field.value = text;"
+    search += "field.dispatchEvent(new Event('input')) })"
+    everything = page.run(shown)
+    page.run(f"{search}('Permuted  WORDS')")
+    found = page.run(shown)
+    assert "#run-1" in found
+    assert len(found) < len(everything)
+    page.run("document.getElementById('search').focus()")
+    page.press("Enter", 13)
+    page.wait_for(f"location.hash === '{found[0]}'")
+    page.run(f"{search}('no such words')")
+    assert page.run(shown) == []
+    page.run(f"{search}('')")
+    assert page.run(shown) == everything

@@ -1,5 +1,7 @@
 """Whatever the data hold, the page stays a page."""
 
+import base64
+import gzip
 import json
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from residuum.reporting import page as embedding
 from residuum.reporting.charts import value_map
 from residuum.reporting.content import View
-from residuum.reporting.page import figure_data, json_block, rows_shown, script_block, table_data
+from residuum.reporting.page import figure_data, json_block, packed, rows_shown, script_block, table_data
 
 
 def shown(where, having=()):
@@ -44,6 +46,13 @@ def test_an_end_tag_inside_a_script_is_broken_up():
     assert "</script" not in block.lower()
     assert "<!--" not in block
     assert "\r" not in block
+
+
+@given(st.text())
+def test_a_packed_script_comes_back_and_cannot_end_its_element(source):
+    block = str(packed(source.encode(errors="replace").decode()))
+    assert gzip.decompress(base64.b64decode(block)) == source.encode(errors="replace")
+    assert "<" not in block
 
 
 @given(st.lists(st.tuples(st.text(), st.integers(-(2**40), 2**40), st.floats()), min_size=1, max_size=8))

@@ -41,6 +41,7 @@ def transfer_run(**summary) -> Run:
         "classifier speed-up": [8.0, 7.0, 9.0],
         "bytes": 1e6,
         "sufficient": True,
+        "baselines": {"majority": 0.3, "word majority": 0.6},
         "narrowing": "9 of 16 hidden dimensions",
     }
     return Run("transfer", {"model": "encoder"}, {**known, **summary}, tables)
@@ -48,17 +49,19 @@ def transfer_run(**summary) -> Run:
 
 def test_the_findings_have_the_numbers():
     found = {finding.topic: finding.text for finding in section(transfer_run()).findings}
-    assert "10 neurons and 2 of 12 layers reach accuracy 0.900 (95\u00a0% CI 0.880–0.920)" in found["Size"]
+    kept = "2 of 12 layers and 10 neurons (10.0%) of encoder keep 94.7% (95\u00a0% CI 92.0%–97.0%)"
+    assert found["Answer"].startswith(kept)
+    assert found["Answer"].endswith("of its accuracy for upos, 3.2 times as fast.")
+    assert "accuracy 0.900 (95\u00a0% CI 0.880–0.920)" in found["Score"]
     assert "3.2 (95\u00a0% CI 3.0–3.4) times as fast as the whole model" in found["Speed"]
     assert "Not sufficient" not in found
-    assert "Share of the oracle's score: 94.7% (95\u00a0% CI 92.0%–97.0%)" in found["Size"]
 
 
 def test_baselines_and_the_random_twin_stand_beside_the_score():
     run = transfer_run(**{"baselines": {"majority": 0.2, "word majority": 0.85}, "random twin": 0.8})
     found = {finding.topic: finding.text for finding in section(run).findings}
     assert found["Baselines"] == "To be compared with: majority 0.200, word majority 0.850, random twin 0.800."
-    assert "Baselines" not in {finding.topic for finding in section(transfer_run()).findings}
+    assert "Baselines" not in {finding.topic for finding in section(transfer_run(baselines={})).findings}
 
 
 def narrowing_text(**narrowed) -> str:
@@ -90,10 +93,19 @@ def test_a_set_that_is_not_good_enough_is_said_to_be():
 
 
 def test_the_curve_can_be_read_by_each_cost_and_has_the_front():
-    views = section(transfer_run()).panels[0].views
+    views = section(transfer_run()).panels[1].views
     assert [view.key for view in views] == ["neurons", "bytes", "ms"]
     front = [trace for trace in views[1].figure.data if trace.name == "Pareto front (on dev)"]
     assert list(front[0].x) == [1.0, 2.0]
+
+
+def test_the_first_figure_shows_score_against_speed_with_the_layers_on_the_dots():
+    panel = section(transfer_run()).panels[0]
+    view = next(view for view in panel.views if view.key == panel.first_key)
+    dots = [trace for trace in view.figure.data if trace.mode != "lines"]
+    assert [(list(dot.x), list(dot.y)) for dot in dots] == [([3.0, 9.0], [0.9, 0.9]), ([3.0], [0.9])]
+    assert (list(dots[0].text), view.label) == (["2", "12"], "milliseconds per text")
+    assert "word majority baseline 0.600" in str(view.figure), "the best baseline, which does not flatten the curve"
 
 
 def test_a_run_without_its_tables_is_refused():

@@ -164,7 +164,7 @@ def test_the_same_again_returns_at_once_and_another_needs_fresh(tiny_folder, tmp
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({}, "give exactly one"),
+        ({}, "prune needs drop= or keep="),
         ({"by": "luck", "drop": 1}, "by is 'luck'; expected one of cka, angular, probe"),
         ({"by": "cka", "drop": 1}, "measured on text; give a corpus"),
         ({"by": "probe", "drop": 1, "corpus": "x.conllu"}, "needs a task"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import lzma
+from pathlib import Path
 
 import pytest
 import yaml
@@ -195,3 +197,16 @@ def test_the_recipe_of_the_sample_teacher_is_a_valid_configuration(request):
     config = read_config(request.config.rootpath / "recipes" / "sample-teacher.yaml")
     assert set(config.text) == {"en", "de", "tr", "sw"}
     assert set(config.evaluation.retrieval) == {"de", "tr", "sw"}
+
+
+def test_a_column_of_json_lines_is_the_text_that_its_lines_are(world, tmp_path):
+    plain = read_texts(checked_config(world))
+    for language, files in world["text"].items():
+        lines = [line for file in files for line in Path(file).read_text(encoding="utf-8").splitlines()]
+        rows = [json.dumps({"text": "not this", "body": line}) for line in lines]
+        (tmp_path / f"{language}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    named = {language: [str(tmp_path / f"{language}.jsonl")] for language in world["text"]}
+    column = read_texts(checked_config({**world, "text": named, "column": "body"}))
+    assert (column.sentences, column.held_out) == (plain.sentences, plain.held_out)
+    with pytest.raises(CorpusError, match="no column 'other'; its columns are 'text', 'body'"):
+        read_texts(checked_config({**world, "text": named, "column": "other"}))

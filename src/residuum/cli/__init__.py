@@ -60,7 +60,9 @@ def main() -> None:
     os.environ["RUST_BACKTRACE"] = "0"  # of a panic in a tokenizer one line is enough
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        _check_words(sys.argv[1:])
+        for word in sys.argv[1:]:  # half of the libraries that would read or write such names cannot
+            if re.search("[\ud800-\udfff]", word):
+                _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
         app()
     except ResiduumError as error:
         _fail(str(error))
@@ -78,15 +80,6 @@ def main() -> None:
         _fail(_OUT_OF_MEMORY)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
-
-
-def _check_words(words: list[str]) -> None:
-    """Refuse names that are not UTF-8: half of the libraries that would read or write them cannot."""
-    for word in words:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
 
 
 def _interrupt(*_: object) -> None:

@@ -206,7 +206,7 @@ COMMANDS = (
         "demo",
         "residuum.studies.settings:DemoSettings",
         "residuum.studies.demo:demo",
-        "Run all five studies on the sample data and model (minutes on two cores), and write one report",
+        "See it work in minutes: look into a real model, shrink it, distil two languages, check a paper",
         SHOW,
     ),
     CommandEntry(

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -82,24 +83,33 @@ def _run(entry: CommandEntry, record: type[Settings], values: dict[str, Any]) ->
     except ResiduumError as error:
         error.args = (in_options(str(error), record), *error.args[1:])
         raise
-    if result is not None:
-        _show(entry, settings, result, as_json)
-
-
-def _show(entry: CommandEntry, settings: Settings, result: Any, as_json: bool) -> None:
     if as_json and hasattr(result, "run"):
         rows = json.loads(result.frame.to_json(orient="records"))
         typer.echo(json.dumps({"summary": result.run.summary, "rows": rows}, default=str, ensure_ascii=False))
-        return
-    out = getattr(settings, "out", None)
+    elif result is not None:
+        _show(entry, settings, result)
+
+
+def _show(entry: CommandEntry, settings: Settings, result: Any) -> None:
+    """Print a result: as a table in a terminal, as plain text elsewhere."""
+    out, tables = getattr(settings, "out", None), ""
     if entry.page and out is not None:
         from residuum.reporting.report import report
 
         report([out], Path(out) / "report.html")
-    with result.clear_errors() if hasattr(result, "clear_errors") else nullcontext():
-        typer.echo(f"{result} is written." if isinstance(result, Path) else getattr(result, "text", lambda: result)())
     if hasattr(result, "run") and out is not None:
-        typer.echo(f"Tables: {out}" + (f"; figures: {Path(out) / 'report.html'}" if entry.page else ""))
+        tables = f"Tables: {out}" + (f"; figures: {Path(out) / 'report.html'}" if entry.page else "")
+    with result.clear_errors() if hasattr(result, "clear_errors") else nullcontext():
+        if hasattr(result, "run") and sys.stdout.isatty():
+            from rich.console import Console
+
+            from residuum.cli.terminal import show
+
+            show(result.run, Console(), tables=tables)
+            return
+        typer.echo(f"{result} is written." if isinstance(result, Path) else getattr(result, "text", lambda: result)())
+    if tables:
+        typer.echo(tables)
 
 
 def _settings(record: type[Settings], values: Mapping[str, Any]) -> Any:
@@ -220,7 +230,7 @@ class _GroupedCommand(TyperCommand):
         """One example."""
         if self.record.example:
             with formatter.section("Example"):
-                formatter.write_text(self.record.example)
+                formatter.write(f"{'':>{formatter.current_indent}}{self.record.example}\n")  # one line, to copy
 
 
 def usage(record: type[Settings]) -> str:
@@ -276,7 +286,7 @@ def _help(setting: SettingField) -> str:
 def default_text(setting: SettingField) -> str:
     """A field's default as one would type it; empty where there is none."""
     default = setting.default if setting.has_default else None
-    if default is None or isinstance(default, bool) or default == ():
+    if default is None or isinstance(default, bool | Settings) or default == ():
         return "on" if default is True else ""
     parts = default if isinstance(default, Sequence) and not isinstance(default, str) else (default,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from residuum.corpus.streams import text_fingerprint
+from residuum.corpus.streams import TextOptions, text_fingerprint
 from residuum.costs import Cost, CostStep, timed, within
 from residuum.distillation.settings import DistillSettings
 from residuum.errors import SettingError
@@ -162,10 +162,12 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as plain values, with the fingerprints of the teacher and the texts beside their places."""
     from residuum.models.surgery import files_fingerprint
 
+    given = settings.get("text", {})
+    options = TextOptions(split=given.get("split"), revision=given.get("revision"))
     config = {
         **settings,
         "teacher_files": files_fingerprint(settings["teacher"]),
-        "fingerprints": {language: text_fingerprint(source) for language, source in settings["texts"].items()},
+        "fingerprints": {language: text_fingerprint(source, options) for language, source in settings["texts"].items()},
     }
     for part in ("contrast", "evaluation"):
         if pairs := settings.get(part, {}).get("pairs"):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from residuum.corpus.streams import check_text, text_lines
+from residuum.corpus.streams import TextOptions, check_text, text_lines
 from residuum.distillation.monitoring import Monitor
 from residuum.distillation.networks import LanguageModel, has_known_head, language_model
 from residuum.distillation.objective import DistillationObjective, Projections
@@ -115,7 +115,7 @@ def prepare(settings: DistillSettings) -> Prepared:
         check_packages()
     check_abilities(settings.optimiser.precision, settings.report_to, device)
     for source in settings.texts.values():
-        check_text(source)
+        check_text(source, TextOptions(**settings.text.reading))
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
     translations = {pair: translation_pairs(files) for pair, files in settings.contrast.pairs.items()}
     monitored = {
@@ -253,8 +253,9 @@ def _vocabularies(
     """The pieces of each student: those of its languages, of all where embeddings are shared."""
     if not settings.vocabulary.trim:
         return {}
+    options = TextOptions(**settings.text.reading)
     counts = {
-        language: count_pieces(tokenizer, (text for _, text in text_lines(source)))
+        language: count_pieces(tokenizer, (text for _, text in text_lines(source, options)))
         for language, source in settings.texts.items()
     }
     for pair, lines in translations.items():  # they are trained on too
@@ -365,7 +366,7 @@ def _plain_batches(
     settings: DistillSettings, encoders: dict[str, LineEncoder], device: torch.device
 ) -> Iterator[dict[str, Tensor]]:
     for language, source in settings.texts.items():
-        texts = (text for _, text in text_lines(source))
+        texts = (text for _, text in text_lines(source, TextOptions(**settings.text.reading)))
         for _ in range(NEURON_BATCHES):
             if not (block := list(islice(texts, settings.text.batch_size))):
                 break

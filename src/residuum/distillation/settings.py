@@ -170,6 +170,16 @@ class TextSettings(Settings):
     masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
     new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
     held_out: Annotated[int, Option("Held-out lines from the start of each text, for perplexity", at_least=0)] = 200
+    column: Annotated[
+        str | None, Option("Column of the text in JSON lines, parquet and datasets [text, sentence or content]")
+    ] = None
+    split: Annotated[str | None, Option("Split of hub datasets and folders [train; all files]")] = None
+    revision: Annotated[str | None, Option("Branch, tag or commit of hub datasets")] = None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Where texts stand in tables and datasets, as `TextOptions` of the corpus."""
+        return {"text": self.column, "split": self.split, "revision": self.revision}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from residuum.corpus.streams import text_lines
+from residuum.corpus.streams import TextOptions, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
@@ -181,14 +181,15 @@ class _Stream:
     seed: int
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
-        lines = islice(text_lines(self.source), self.settings.held_out, None)
+        lines = islice(text_lines(self.source, TextOptions(**self.settings.reading)), self.settings.held_out, None)
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
         return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
 
 
 def held_out_lines(source: str, settings: TextSettings) -> list[str]:
     """The first lines of a text, which are not trained on."""
-    lines = [text for _, text in islice(text_lines(source), settings.held_out + 1)]
+    numbered = text_lines(source, TextOptions(**settings.reading))
+    lines = [text for _, text in islice(numbered, settings.held_out + 1)]
     if len(lines) <= settings.held_out:
         raise CorpusError(
             f"{source} has {len(lines)} lines, and text.held_out is {settings.held_out}: none is left to train on. "

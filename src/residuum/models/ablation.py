@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.models.loading import FINAL_NORMS, Model, find_blocks, probe_batch
+from residuum.models.loading import FINAL_NORMS, Model, block_lists, find_blocks, probe_batch
 
 WAYS = ("zero", "mean", "keep")
 """What happens to the named neurons: set to zero, set to their means, or kept while the others of their layers go."""
@@ -118,7 +118,8 @@ def _hook(model: Model, layer: int, silence: Silence, hooks: ExitStack) -> None:
         hooks.callback(blocks[0].register_forward_pre_hook(write, with_kwargs=True).remove)
     else:
         norm = next((getattr(parent, name) for name in FINAL_NORMS if hasattr(parent, name)), None)
-        closing = norm if layer == model.n_layers and isinstance(norm, nn.Module) else blocks[layer - 1]
+        *_, ends = block_lists(parent, model.n_layers).values()  # XLM has lists of attention, norms and so on
+        closing = norm if layer == model.n_layers and isinstance(norm, nn.Module) else ends[layer - 1]
         hooks.callback(closing.register_forward_hook(_on_output(silence)).remove)
 
 

@@ -63,7 +63,8 @@ def load_whole(
     options |= {"use_safetensors": None, **extra} if "gguf_file" in extra else extra
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
-        named = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+        unnamed = transformers.AutoModelForCausalLM if "gguf_file" in extra else transformers.AutoModel
+        named: Any = getattr(transformers, (config.architectures or [""])[0], unnamed)
         module, info = named.from_pretrained(place, **options)
         if fresh_weights(module, info):  # the config names a head that the folder does not hold
             module, info = transformers.AutoModel.from_pretrained(place, **options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,12 +88,16 @@ def line_chart(
     step: float | None = None,
     log: bool = False,
     from_zero: bool = False,
+    x_from_zero: bool = False,
 ) -> go.Figure:
     """Lines over a common axis, with their intervals as bands; `step` is the distance between ticks of the x axis."""
-    span = _span(series)
-    if span is not None:
-        series = [_beside(one, *span) for one in series]
-    bands = [_band(one, place) for place, one in enumerate(series) if not np.isnan(one.bounds).all()]
+    span, drawn = _span(series), []
+    for place, one in enumerate(series):
+        name = one.name
+        if span and one.reference and not span[0] <= one.y[0] <= span[1]:  # its value stands in the legend
+            name += f" {one.y[0]:.3f} ({'below' if one.y[0] < span[0] else 'above'} the axis)"
+        drawn += _traces(replace(one, name=name), place, x)
+    drawn.sort(key=lambda trace: trace.fill is None)  # bands below lines
     right = {
         "title": {"text": plain(second_y)},
         "overlaying": "y",
@@ -112,6 +116,7 @@ def line_chart(
             "automargin": True,
             **({} if step is None else {"tick0": 0, "dtick": step}),
             **(_log_axis(series) if log else {}),
+            **({"rangemode": "tozero"} if x_from_zero else {}),
         },
         "yaxis": {
             "title": {"text": plain(y), "standoff": 10},
@@ -125,7 +130,7 @@ def line_chart(
         "showlegend": True,
         "hovermode": "closest",
     }
-    return go.Figure([*bands, *(_line(one, place, x) for place, one in enumerate(series))], layout)
+    return go.Figure(drawn, layout)
 
 
 def layer_chart(series: Sequence[Series], *, y: str, from_zero: bool = False) -> go.Figure:
@@ -302,19 +307,22 @@ def word_picture(table: pd.DataFrame) -> go.Figure:
     return go.Figure([trace], layout)
 
 
-def has_marks(figure: go.Figure) -> bool:
-    """Whether anything is drawn: a cell with a number, or a point that has both coordinates."""
+def has_marks(figure: go.Figure, least: int = 1) -> bool:
+    """Whether so many cells, dots or bars with numbers are drawn; a box counts as two, a level to compare with not."""
 
-    def is_marked(trace: dict[str, Any]) -> bool:
+    def count(trace: dict[str, Any]) -> int:
         if trace["type"] == "heatmap":
-            return not np.isnan(np.asarray(trace["z"], dtype=float)).all()
+            return int((~np.isnan(np.asarray(trace["z"], dtype=float))).sum())
+        if trace.get("mode") == "lines":  # bands, and levels to compare with
+            return 0
         across, up = trace.get("x"), trace.get("median", trace.get("y"))
-        return across is not None and up is not None and any(map(is_point, zip(across, up, strict=False)))
+        places = [] if across is None or up is None else list(zip(across, up, strict=False))
+        return sum(all(map(is_number, place)) for place in places) * (2 if trace["type"] == "box" else 1)
 
-    def is_point(place: tuple[object, object]) -> bool:
-        return not any(value is None or (isinstance(value, float) and np.isnan(value)) for value in place)
+    def is_number(value: object) -> bool:
+        return value is not None and not (isinstance(value, float) and np.isnan(value))
 
-    return any(is_marked(trace) for trace in figure.to_plotly_json()["data"])
+    return sum(map(count, figure.to_plotly_json()["data"])) >= least
 
 
 def plain(text: object) -> str:
@@ -349,15 +357,6 @@ def _span(series: Sequence[Series]) -> tuple[float, float] | None:
     return round(low - 0.08 * width, ROUNDING), round(high + 0.08 * width, ROUNDING)
 
 
-def _beside(series: Series, low: float, high: float) -> Series:
-    """A reference line beyond the axis says its value in the legend."""
-    if not series.reference or low <= series.y[0] <= high:
-        return series
-    side = "below" if series.y[0] < low else "above"
-    name = f"{series.name} {series.y[0]:.3f} ({side} the axis)"
-    return Series(name, series.x, series.y, second_axis=series.second_axis, reference=True)
-
-
 def _log_axis(series: Sequence[Series]) -> dict[str, Any]:
     """A logarithmic axis with ticks at 1, 2 and 5 of every power of ten."""
     places = [x for one in series for x in one.x if x > 0] or [1.0]
@@ -378,12 +377,14 @@ def interval_text(low: np.ndarray, place: int) -> str:
     return f"<br>{CONFIDENCE} interval %{{customdata[{place}]:.3f}} to %{{customdata[{place + 1}]:.3f}}"
 
 
-def _band(series: Series, place: int) -> go.Scatter:
+def _traces(series: Series, place: int, x: str) -> list[go.Scatter]:
+    """The band of a series, and its line, whose colour, dash and marker no other of the first 28 has."""
+    name, beside = plain(series.name), interval_text(series.bounds[:, 0], 0)
     known = ~np.isnan(series.bounds).any(axis=1)
-    x, (low, high) = np.asarray(series.x)[known].tolist(), series.bounds[known].T.tolist()
+    places, (low, high) = np.asarray(series.x)[known].tolist(), series.bounds[known].T.tolist()
     red, green, blue = (int(_colour(place)[i : i + 2], 16) for i in (1, 3, 5))
-    return go.Scatter(
-        x=x + x[::-1],
+    band = go.Scatter(
+        x=places + places[::-1],
         y=high + low[::-1],
         yaxis="y2" if series.second_axis else None,
         fill="toself",
@@ -394,12 +395,7 @@ def _band(series: Series, place: int) -> go.Scatter:
         legendgroup=str(place),
         showlegend=False,
     )
-
-
-def _line(series: Series, place: int, x: str) -> go.Scatter:
-    """A line whose colour, dash and marker no other of the first 28 has."""
-    name, beside = plain(series.name), interval_text(series.bounds[:, 0], 0)
-    return go.Scatter(
+    line = go.Scatter(
         x=list(series.x),
         y=np.asarray(series.y, float).round(ROUNDING).tolist(),
         yaxis="y2" if series.second_axis else None,
@@ -411,6 +407,7 @@ def _line(series: Series, place: int, x: str) -> go.Scatter:
         marker={"symbol": MARKERS[place % len(MARKERS)], "size": 8},
         hovertemplate=f"<b>{name}</b>, {plain(x)} %{{x}}<br>value <b>%{{y:.4g}}</b>{beside}<extra></extra>",
     )
+    return [band, line] if places else [line]
 
 
 def _ticks(names: Sequence[str], most: int) -> dict[str, Any]:

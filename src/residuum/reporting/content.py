@@ -148,10 +148,18 @@ def build_section(run: Run, source: str, describe: Callable[[Run], Section], spe
     panels = (replace(panel, views=tuple(v for v in panel.views if has_marks(v.figure))) for panel in own.panels)
     names = [*(name for name in specs if name in run.tables), *(name for name in run.tables if name not in needed)]
     names += [AUDIT] if AUDIT in run.tables else []
+    said = [Finding("Answer", str(run.summary["answer"]))] if run.summary.get("answer") else []
+    warnings = [capital(str(text).removeprefix("Warning: ")) for text in run.summary.get("warnings", [])]
+    told = [*said, *own.findings]
+    warned = [Finding("Warning", text) for text in warnings]  # after the answer
+    left_out = str(run.summary.get("left out") or "")
+    notes = [Finding("Left out", f"{capital(left_out)}.")] if left_out else []
+    notes += [Finding("Data", f"{note}.") for note in run.summary.get("notes") or run.config.get("notes") or []]
+    notes += [Finding("Audit", _audit_text(run.tables[AUDIT]))] if AUDIT in run.tables else []
     return replace(
         own,
         facts={name: shown(value) for name, value in own.facts.items() if value is not None},
-        findings=(*_answers(run), *own.findings, *_notes(run)),
+        findings=(*told[:1], *warned, *told[1:], *notes),
         panels=tuple(panel for panel in panels if panel.views),
         cards=tuple(own.cards),
         command=run.command,
@@ -214,23 +222,6 @@ def views_by(
         )
         for value in frame[column].unique().tolist()
     )
-
-
-def _answers(run: Run) -> Iterable[Finding]:
-    """What a command itself says in one sentence, and what it warns of."""
-    if answer := run.summary.get("answer"):
-        yield Finding("Answer", str(answer))
-    for warning in run.summary.get("warnings", []):
-        yield Finding("Warning", capital(str(warning).removeprefix("Warning: ")))
-
-
-def _notes(run: Run) -> Iterable[Finding]:
-    if left_out := str(run.summary.get("left out") or ""):
-        yield Finding("Left out", f"{capital(left_out)}.")
-    for note in run.summary.get("notes") or run.config.get("notes") or []:
-        yield Finding("Data", f"{note}.")
-    if AUDIT in run.tables:
-        yield Finding("Audit", _audit_text(run.tables[AUDIT]))
 
 
 def _audit_text(audit: pd.DataFrame) -> str:

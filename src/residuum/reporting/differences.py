@@ -57,23 +57,18 @@ def difference_section(run: Run) -> Section:
     """What fine-tuning, pruning or distillation changed in a model."""
     base, *others = run.tables["models"]["model"].tolist()
     made = listed(others) if len(others) <= 3 else f"these {len(others)} models"
+    whole = [row for row in records(run.tables["change"]) if pd.isna(row["layer"])]
+    most = max(whole, key=lambda row: abs(row["change"]), default=None)
     return Section(
         title=f"What changed from {base} to {made}?",
         facts={
-            **_largest_change(run.tables["change"]),
+            **({f"change in {most['task']} accuracy, {most['model']}": f"{most['change']:+.3f}"} if most else {}),
             **{key: run.summary.get(key) for key in ("models", "tasks", "words")},
             "neurons": sum(run.tables["models"]["neurons"].tolist()),
         },
         findings=_findings(run, base, others),
         panels=_panels(run, base),
     )
-
-
-def _largest_change(change: pd.DataFrame) -> dict[str, str]:
-    """The largest change of all layers together, as a fact."""
-    whole = [row for row in records(change) if pd.isna(row["layer"])]
-    most = max(whole, key=lambda row: abs(row["change"]), default=None)
-    return {f"change in {most['task']} accuracy, {most['model']}": f"{most['change']:+.3f}"} if most else {}
 
 
 def _findings(run: Run, base: str, others: list[str]) -> Iterator[Finding]:

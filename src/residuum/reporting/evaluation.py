@@ -49,6 +49,16 @@ def retrieval_section(run: Run) -> Section:
         place = run.folder or "This run"
         raise StoreError(f"{place} is empty: its table retrieval has no rows. Run `{run.command}` again with --fresh.")
     pairs = table.drop_duplicates("pair")
+    best = table.loc[table.groupby("pair", sort=False)["accuracy"].idxmax()]
+    findings = [
+        Finding(
+            str(row["pair"]),
+            f"Retrieval accuracy is {with_interval(row['accuracy'], row['low'], row['high'])} over "
+            f"{count(int(row['sentences']), 'sentence')} ({row['query']} → {row['candidates']}, "
+            f"{SCORES.get(row['score'], row['score'])}, layers {row['layers']}); chance is {1 / row['sentences']:.3f}.",
+        )
+        for row in records(best)
+    ]
     return Section(
         title=f"Does a sentence find its translation with {listed(run.summary.get('models', ['this model']))}?",
         facts={
@@ -56,22 +66,9 @@ def retrieval_section(run: Run) -> Section:
             "language pairs": len(pairs),
             "sentence pairs": sum(pairs["sentences"].tolist()),
         },
-        findings=_retrieval_findings(table),
+        findings=findings,
         panels=_retrieval_panels(table),
     )
-
-
-def _retrieval_findings(table: pd.DataFrame) -> Iterator[Finding]:
-    """The best accuracy of each language pair, against chance."""
-    for pair, own in table.groupby("pair", sort=False):
-        best = own.loc[own["accuracy"].idxmax()]
-        yield Finding(
-            str(pair),
-            f"Retrieval accuracy is {with_interval(best['accuracy'], best['low'], best['high'])} over "
-            f"{count(int(best['sentences']), 'sentence')} ({best['query']} → {best['candidates']}, "
-            f"{SCORES.get(best['score'], best['score'])}, layers {best['layers']}); chance is "
-            f"{1 / best['sentences']:.3f}.",
-        )
 
 
 def _retrieval_panels(table: pd.DataFrame) -> Iterator[Panel]:

@@ -97,6 +97,23 @@ def ranking_section(run: Run) -> Section:
     by, ranking = run.config["by"], run.tables["ranking"]
     ranks = ranking.loc[ranking["method"] == by].set_index("neuron")["rank"]
     metric = str(run.summary.get("metric") or ("Pearson" if "oracle pearson" in run.summary else "accuracy"))
+    text = f"{count(minimal['neurons'], 'neuron')} ({minimal['share']:.1%}) are sufficient to keep "
+    text += f"{run.config['keep']:.0%} of the score of all neurons on the development part. They score "
+    text += f"{with_interval(minimal['score'], minimal['low'], minimal['high'])} on the test part"
+    text += f", with a selectivity of {minimal['selectivity']:.3f}." if is_known(minimal["selectivity"]) else "."
+    if is_known(minimal.get("random_twin")):
+        text += f" As many neurons of the random twin score {minimal['random_twin']:.3f}."
+    text += "" if run.summary["sufficient"] else " No smaller set keeps as much."
+    spread = run.tables["spread"].query("set == 'minimal'").sort_values("neurons", ascending=False)
+    layers = listed([f"layer {row['layer']} ({row['neurons']:,})" for row in records(spread.head(2))])
+    findings = [
+        Finding("Minimal set", text),
+        Finding("All neurons", oracle_text(run, whole)),
+        Finding("Top and bottom", _selection_text(run.tables["selection"], by)),
+        Finding("Layers", f"Most neurons of the minimal set are in {layers}."),
+    ]
+    if len(run.tables["agreement"]):
+        findings.append(Finding("Rankings", _agreement_text(run.tables["agreement"])))
     return Section(
         title=f"Which neurons of {short_name(run.config['model'])} does {run.config['task']} need?",
         facts={
@@ -106,7 +123,7 @@ def ranking_section(run: Run) -> Section:
             f"{metric} with all": f"{whole['score']:.3f}",
             "neurons": whole["neurons"],
         },
-        findings=_ranking_findings(run, whole, minimal),
+        findings=findings,
         panels=_ranking_panels(run, metric),
         cards=_neuron_cards(run, lambda neuron: f"Rank {ranks[neuron]:,} of {len(ranks):,} by {_method(by)}."),
     )
@@ -114,24 +131,6 @@ def ranking_section(run: Run) -> Section:
 
 def _method(name: str) -> str:
     return METHODS.get(name, name)
-
-
-def _ranking_findings(run: Run, whole: Row, minimal: Row) -> Iterator[Finding]:
-    reached = "" if run.summary["sufficient"] else " No smaller set keeps as much."
-    text = f"{count(minimal['neurons'], 'neuron')} ({minimal['share']:.1%}) are sufficient to keep "
-    text += f"{run.config['keep']:.0%} of the score of all neurons on the development part. They score "
-    text += f"{with_interval(minimal['score'], minimal['low'], minimal['high'])} on the test part"
-    text += f", with a selectivity of {minimal['selectivity']:.3f}." if is_known(minimal["selectivity"]) else "."
-    if is_known(minimal.get("random_twin")):
-        text += f" As many neurons of the random twin score {minimal['random_twin']:.3f}."
-    yield Finding("Minimal set", text + reached)
-    yield Finding("All neurons", oracle_text(run, whole))
-    yield Finding("Top and bottom", _selection_text(run.tables["selection"], run.config["by"]))
-    spread = run.tables["spread"].query("set == 'minimal'").sort_values("neurons", ascending=False)
-    layers = listed([f"layer {row['layer']} ({row['neurons']:,})" for row in records(spread.head(2))])
-    yield Finding("Layers", f"Most neurons of the minimal set are in {layers}.")
-    if len(run.tables["agreement"]):
-        yield Finding("Rankings", _agreement_text(run.tables["agreement"]))
 
 
 def _selection_text(table: pd.DataFrame, by: str) -> str:

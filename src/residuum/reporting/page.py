@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from residuum.reporting.charts import has_marks
 from residuum.reporting.content import Panel, Section, View
 from residuum.reporting.studies import study_overview
 from residuum.storage.results import clear_content_errors
@@ -37,43 +40,37 @@ def render(sections: Sequence[Section], title: str) -> str:
     loader = PackageLoader("residuum.reporting", "assets")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     numbered = [_section(section, f"run-{number}") for number, section in enumerate(sections, start=1)]
-    scripts = [script_block(get_plotlyjs()), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))]
+    chapters = _chapters(numbered)
+    leads = [chapter["lead"] for chapter in chapters]
+    told = leads if any(lead["content"].command in HEROES for lead in leads) else numbered  # else steps of studies tell
+    ranked = sorted(told, key=_importance)
+    first = ranked[0]["content"]
+    tiles = dict(list(first.facts.items())[:4])
+    for section in ranked[1:]:
+        for name, value in list(section["content"].facts.items())[:1]:  # a run's first fact is its answer
+            tiles.setdefault(f"{name} ({section['label']})", value)
+    wide = [panel for section in ranked for panel in section["panels"] if panel["shape"] == "wide"]
+    answers = [study_overview(sections)] if told is numbered else []
+    plotly, own = get_plotlyjs(), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))
     return environment.get_template("page.html").render(
         title=title,
         several=len(sections) > 1,
         digits=DIGITS,
         sections=numbered,
-        chapters=_chapters(numbered),
-        answer=study_overview(sections) or next((one.text for one in min(sections, key=_importance).findings), ""),
-        headline=_headline(sections),
-        hero=_hero(numbered) if len(sections) > 1 else None,
+        chapters=chapters,
+        answer=next(filter(None, [*answers, *(finding.text for finding in first.findings)]), ""),
+        headline=dict(list(tiles.items())[:TILES]),
+        hero={**wide[0], "id": "hero"} if wide and len(sections) > 1 else None,
         style=Markup(_asset(environment, "style.css")),
-        scripts=scripts,
-        script_hashes=" ".join(script_hash(script) for script in scripts),
+        plotly=packed(plotly),
+        script=own,
+        script_hashes=" ".join(script_hash(script) for script in (plotly, own)),
     )
 
 
-def _headline(sections: Sequence[Section]) -> dict[str, str]:
-    """The facts of the run that tells most, then the first fact of others, which is their answer."""
-    first, *others = sorted(sections, key=_importance)
-    tiles = dict(list(first.facts.items())[:4])
-    for section in others:
-        for name, value in list(section.facts.items())[:1]:
-            tiles.setdefault(f"{name} ({section.label or section.command})", value)
-    return dict(list(tiles.items())[:TILES])
-
-
-def _importance(section: Section) -> int:
-    return HEROES.index(section.command) if section.command in HEROES else len(HEROES)
-
-
-def _hero(sections: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """The figure of the first screen: a copy of the first wide one, of the run that tells most."""
-    for section in sorted(sections, key=lambda section: _importance(section["content"])):
-        for panel in section["panels"]:
-            if panel["shape"] == "wide":
-                return {**panel, "id": "hero"}
-    return None
+def _importance(section: Mapping[str, Any]) -> int:
+    command = section["content"].command
+    return HEROES.index(command) if command in HEROES else len(HEROES)
 
 
 def _asset(environment: Environment, name: str) -> str:
@@ -82,7 +79,14 @@ def _asset(environment: Environment, name: str) -> str:
 
 
 def _section(section: Section, key: str) -> dict[str, Any]:
-    """A section as the template reads it: every part has the id by which the page's scripts find its data."""
+    """A section as the template reads it: every part has the id by which the page's scripts find its data.
+
+    A figure of a single dot is left out, since a finding says as much.
+    """
+    telling = (
+        replace(panel, views=tuple(v for v in panel.views if has_marks(v.figure, 2))) for panel in section.panels
+    )
+    section = replace(section, panels=tuple(panel for panel in telling if panel.views))
     table_ids = {table.name: f"{key}-table-{n}" for n, table in enumerate(section.tables, start=1)}
     frames = {table.name: table.frame for table in section.tables}
     with clear_content_errors(section.command, section.source):
@@ -160,6 +164,11 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
+def packed(source: str) -> Markup:
+    """A script as gzip in base64, a third of its size; the page unpacks it and runs it under its hash."""
+    return Markup(base64.b64encode(gzip.compress(source.encode(), compresslevel=9, mtime=0)).decode())
+
+
 def script_block(source: str) -> Markup:
     """JavaScript for a `<script>`: an end tag or comment inside a string of it is broken up, with the same meaning."""
     source = source.replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads them, or the hash would differ
@@ -195,7 +204,12 @@ def fitting_rows(view: View, frame: pd.DataFrame) -> np.ndarray:
     """Which rows of its table a view shows; `rowsWhere` of the page finds the same ones."""
     fits = np.asarray(frame[list(view.having)].notna().to_numpy().all(axis=1))
     for name, values in view.where.items():
-        fits &= _has_value(pd.Series(frame[name]), values)
+        column, several = pd.Series(frame[name]), (values,) if isinstance(values, str) else values
+        if _is_numeric(column):
+            numbers, near = column.to_numpy(dtype=float, na_value=math.nan), 10.0 ** (1 - DIGITS)
+            fits &= np.any([np.isclose(numbers, float(value), rtol=near, atol=0) for value in several], axis=0)
+        else:
+            fits &= column.map(_text).isin(several).to_numpy(dtype=bool)
     return fits
 
 
@@ -206,16 +220,6 @@ def figure_data(figure: go.Figure) -> dict[str, Any]:
     height = parts["layout"].get("height") or 0
     tall = min(height, MOST_HEIGHT) if height > USUAL_HEIGHT else None
     return {"data": _finite(parts["data"]), "layout": _finite(layout), "height": tall}
-
-
-def _has_value(column: pd.Series, values: str | tuple[str, ...]) -> np.ndarray:
-    several = (values,) if isinstance(values, str) else values
-    if _is_numeric(column):
-        numbers = column.to_numpy(dtype=float, na_value=math.nan)
-        return np.any(
-            [np.isclose(numbers, float(value), rtol=10.0 ** (1 - DIGITS), atol=0) for value in several], axis=0
-        )
-    return column.map(_text).isin(several).to_numpy(dtype=bool)
 
 
 def _is_numeric(column: pd.Series) -> bool:

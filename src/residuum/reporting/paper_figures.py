@@ -144,7 +144,21 @@ DRAW: dict[str, Callable[[Axes, Part, Part], None]] = {
 def _dress(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
     """Titles, ticks, ranges and scales of the axes, lines across them, names above columns, and the legend."""
     for letter in "xy":
-        _dress_axis(axes, letter, layout.get(f"{letter}axis", {}))
+        axis = layout.get(f"{letter}axis", {})
+        axes.set(**{f"{letter}label": _title(axis)})
+        if "tickvals" in axis:
+            labels = [_text(label) for label in axis.get("ticktext", axis["tickvals"])]
+            axes.set(**{f"{letter}ticks": axis["tickvals"]})
+            axes.set(**{f"{letter}ticklabels": labels})
+            axes.tick_params(axis=letter, length=0, labelrotation=-(axis.get("tickangle") or 0))
+        if axis.get("range"):
+            axes.set(**{f"{letter}lim": axis["range"]})
+        if axis.get("autorange") == "reversed":
+            getattr(axes, f"invert_{letter}axis")()
+        if axis.get("type") == "log":
+            axes.set(**{f"{letter}scale": "log"})
+        if axis.get("scaleanchor"):
+            axes.set_aspect("equal")
     if right is not axes:
         right.set_ylabel(_title(layout["yaxis2"]))
     for shape in layout.get("shapes", ()):
@@ -159,23 +173,6 @@ def _dress(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
     labels = [label for _, own in both for label in own]
     if layout.get("showlegend") and any(labels):
         drawn.legend(handles, labels, loc="outside lower center", ncols=min(3, len(labels)))
-
-
-def _dress_axis(axes: Axes, letter: str, axis: Part) -> None:
-    axes.set(**{f"{letter}label": _title(axis)})
-    if "tickvals" in axis:
-        labels = [_text(label) for label in axis.get("ticktext", axis["tickvals"])]
-        axes.set(**{f"{letter}ticks": axis["tickvals"]})
-        axes.set(**{f"{letter}ticklabels": labels})
-        axes.tick_params(axis="x" if letter == "x" else "y", length=0, labelrotation=-(axis.get("tickangle") or 0))
-    if axis.get("range"):
-        axes.set(**{f"{letter}lim": axis["range"]})
-    if axis.get("autorange") == "reversed":
-        getattr(axes, f"invert_{letter}axis")()
-    if axis.get("type") == "log":
-        axes.set(**{f"{letter}scale": "log"})
-    if axis.get("scaleanchor"):
-        axes.set_aspect("equal")
 
 
 def _colour_range(z: np.ndarray, trace: Part, layout: Part) -> tuple[float, float]:

@@ -58,6 +58,17 @@ def probing_section(run: Run) -> Section:
     scores, metric = run.tables["scores"], str(run.summary["metric"])
     oracle = records(scores, kind="all")[0]
     layers = records(scores, kind="layer")
+    best = max(layers, key=lambda row: row["dev"])
+    sufficient = [int(row["layer"]) for row in layers if row["sufficient"]]
+    text = "No single layer is sufficient."
+    if sufficient:
+        verb = "is" if len(sufficient) == 1 else "are"
+        text = f"{len(sufficient)} of {count(len(layers), 'layer')} {verb} sufficient alone "
+        text += f"({layer_range(sufficient)})."
+    text += f" The best single layer, layer {best['layer']}, scores {best['score']:.3f}."
+    findings = [Finding("All layers together", oracle_text(run, oracle)), Finding("Layers", text)]
+    if "class_layers" in run.tables and len(run.tables["class_layers"]):
+        findings.append(Finding("Classes", class_text(run.tables["class_layers"])))
     return Section(
         title=f"What do the layers of {short_name(run.config['model'])} know about {run.config['task']}?",
         facts={
@@ -67,26 +78,9 @@ def probing_section(run: Run) -> Section:
             "neurons": oracle["neurons"],
             "training examples": run.config["examples"]["train"],
         },
-        findings=_probing_findings(run, oracle, layers),
+        findings=findings,
         panels=_probing_panels(run, oracle, metric),
     )
-
-
-def _probing_findings(run: Run, oracle: Row, layers: list[Row]) -> Iterator[Finding]:
-    yield Finding("All layers together", oracle_text(run, oracle))
-    best = max(layers, key=lambda row: row["dev"])
-    sufficient = [int(row["layer"]) for row in layers if row["sufficient"]]
-    best_text = f"The best single layer, layer {best['layer']}, scores {best['score']:.3f}."
-    if sufficient:
-        verb = "is" if len(sufficient) == 1 else "are"
-        text = (
-            f"{len(sufficient)} of {count(len(layers), 'layer')} {verb} sufficient alone ({layer_range(sufficient)})."
-        )
-    else:
-        text = "No single layer is sufficient."
-    yield Finding("Layers", f"{text} {best_text}")
-    if "class_layers" in run.tables and len(run.tables["class_layers"]):
-        yield Finding("Classes", class_text(run.tables["class_layers"]))
 
 
 def oracle_text(run: Run, row: Row) -> str:

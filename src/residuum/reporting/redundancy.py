@@ -99,7 +99,16 @@ def _findings(run: Run) -> Iterator[Finding]:
         f"threshold {middle:g}; the largest cluster has {count(int(row['largest cluster']), 'neuron')}.",
     )
     if not run.tables["windows"].empty:
-        yield Finding("Reach of clusters", _reach_text(run.tables["windows"], float(run.config.get("focus", 0.3))))
+        windows, focus = run.tables["windows"], float(run.config.get("focus", 0.3))
+        nearest = min(windows["threshold"].unique(), key=lambda threshold: abs(threshold - focus))
+        shares = {row["window"]: row["share of groups"] for row in records(windows, threshold=nearest)}
+        text = "no two neurons form a cluster."
+        if any(shares.values()):
+            text = (
+                f"{shares['1'] + shares['2']:.0%} of the clusters of two or more neurons lie within one layer or two "
+            )
+            text += f"neighbouring layers, {shares['further']:.0%} extend over more than three layers."
+        yield Finding("Reach of clusters", f"At the clustering threshold {nearest:g}, {text}")
     if constant := run.summary.get("constant neurons"):
         text = f"{count(constant, 'neuron')} are constant over the corpus and correlate with nothing"
         alone = run.config.get("clusters") != "kmeans"
@@ -131,18 +140,6 @@ def _task_findings(run: Run) -> Iterator[Finding]:
     yield Finding("Layers", text)
     if "class_layers" in run.tables:
         yield Finding("Classes", class_text(run.tables["class_layers"]))
-
-
-def _reach_text(windows: pd.DataFrame, focus: float) -> str:
-    nearest = min(windows["threshold"].unique(), key=lambda threshold: abs(threshold - focus))
-    shares = {row["window"]: row["share of groups"] for row in records(windows, threshold=nearest)}
-    if not any(shares.values()):
-        return f"At the clustering threshold {nearest:g} no two neurons form a cluster."
-    return (
-        f"At the clustering threshold {nearest:g}, {shares['1'] + shares['2']:.0%} of the clusters of two or more "
-        f"neurons lie within one layer or two neighbouring layers, {shares['further']:.0%} extend over more than three "
-        "layers."
-    )
 
 
 def _panels(run: Run, metric: str) -> Iterator[Panel]:

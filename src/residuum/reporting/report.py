@@ -9,7 +9,7 @@ import base64
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -101,9 +101,16 @@ def write_figures(sections: Sequence[Section], folder: Path, format: str) -> lis
     written = []
     for number, one in enumerate(sections, start=1):
         with clear_content_errors(one.command, one.source):
-            for name, figure in _named_figures(one, number):
+            drawn = [(panel, view) for panel in one.panels for view in panel.views]
+            for place, (panel, view) in enumerate(
+                drawn, start=1
+            ):  # titles may be cut or equal: numbers tell them apart
+                parts = [f"{number:02d}", one.command, f"{place:02d}", panel.title]
+                parts += [view.key] if len(panel.views) > 1 else []
+                name = "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)
+                name = name.encode()[:NAME_BYTES].decode(errors="ignore")  # leaves room for the ending
                 with lone_file(folder / f"{name}.{format}") as path:
-                    save_paper_figure(figure, path, format)
+                    save_paper_figure(view.figure, path, format)
                 written.append(folder / f"{name}.{format}")
     return written
 
@@ -145,10 +152,12 @@ class ShownFigure(go.Figure):
     figure is HTML that loads plotly from its network.
     """
 
-    _ipython_display_ = _repr_html_ = None  # they show nothing where no script runs, and would be preferred
+    # They show nothing where no script runs, and would be preferred.
+    _ipython_display_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
+    _repr_html_: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def _repr_mimebundle_(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(self.to_json())}
+    def _repr_mimebundle_(self, *_: object, **__: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        bundle: dict[str, Any] = {"application/vnd.plotly.v1+json": json.loads(str(self.to_json()))}
         if find_spec("matplotlib") is None:
             return bundle | {"text/html": self.to_html(full_html=False, include_plotlyjs="cdn")}, {}
         from residuum.reporting.paper_figures import save_paper_figure
@@ -171,16 +180,6 @@ def _summary_section(run: Run) -> Section:
         findings=[contents, *(Finding(key, text) for key, text in words.items())],
         panels=(),
     )
-
-
-def _named_figures(section: Section, number: int) -> Iterator[tuple[str, go.Figure]]:
-    """Figures with distinct names: titles may be cut or equal, so the run and the figure in it are numbered."""
-    drawn = [(panel, view) for panel in section.panels for view in panel.views]
-    for place, (panel, view) in enumerate(drawn, start=1):
-        parts = [f"{number:02d}", section.command, f"{place:02d}", panel.title]
-        parts += [view.key] if len(panel.views) > 1 else []
-        name = "-".join(re.sub(r"[^\w.]+", "-", part.lower()).strip("-") for part in parts)
-        yield name.encode()[:NAME_BYTES].decode(errors="ignore"), view.figure  # leaves room for the ending
 
 
 def _titles(panels: Iterable[Panel]) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reporting.charts import Series, layer_chart, line_chart, lines
-from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, single_view
+from residuum.reporting.charts import Series, layer_chart, level, line_chart, lines, plain
+from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, is_known, single_view
 from residuum.reporting.wording import count, layer_range, short_name, with_interval
 from residuum.storage.results import Run
 
@@ -49,9 +49,30 @@ COVERAGE_POINTS = 60  # of a curve over thousands of vocabulary entries
 
 def transfer_section(run: Run) -> Section:
     """How small a model became for a task, and what that cost."""
-    summary, metric = run.summary, run.summary["metric"]
-    views = tuple(
-        View(cost, axis, _cost_curve(run.tables["curve"], cost, axis, metric), "curve") for cost, axis in COSTS.items()
+    summary, metric, curve = run.summary, run.summary["metric"], run.tables["curve"]
+
+    def draw(cost: str, axis: str) -> go.Figure:
+        scaled = curve.assign(**{cost: (curve[cost] * (1e-6 if cost == "bytes" else 1.0)).round(4)})
+        groups = [(name, scaled.loc[scaled["step"] == step]) for step, name in CURVE_STEPS.items()]
+        groups.append(("Pareto front (on dev)", scaled.loc[scaled[f"front {cost}"]]))
+        known = [(name, rows.sort_values("neurons")) for name, rows in groups if not rows.empty]
+        series = [one for name, rows in known for one in lines(rows, cost, "test", name=name)]
+        return line_chart(series, x=axis, y=f"{metric} on test", log=cost == "neurons")
+
+    views = tuple(View(cost, axis, draw(cost, axis), "curve") for cost, axis in COSTS.items())
+    kept = tuple(
+        View(f"by {cost}", axis, kept_layers_chart(run, cost, axis), "curve", {"step": "layers"})
+        for cost, axis in COSTS.items()
+        if cost != "neurons"
+    )
+    front = Panel(
+        "Score against speed and size, by the layers that are kept",
+        f"A dot is a probe on all neurons of the lowest layers, from 0 (only the embeddings) to all "
+        f"{summary['layers before']}, with its 95 % interval over sentences: its {metric} on the test part over what "
+        "the network up to that layer costs. The square is the model that was written.",
+        kept,
+        first="by ms",
+        choice="Cost in",
     )
     panel = Panel(
         "Score over size",
@@ -69,20 +90,43 @@ def transfer_section(run: Run) -> Section:
             "faster": f"{summary['speed-up'][0]:.1f}×",
         },
         findings=_transfer_findings(run, metric),
-        panels=[panel],
+        panels=[front, panel],
     )
+
+
+def kept_layers_chart(run: Run, cost: str, axis: str) -> go.Figure:
+    """The score of the lowest layers over their cost, a number on each dot, beside the model that was written."""
+    unit = 1e-6 if cost == "bytes" else 1.0
+    rows = run.tables["curve"].query("step == 'layers'").sort_values("layer")
+    rows = rows.assign(**{cost: rows[cost] * unit})
+    saved = run.tables["steps"].query("step == 'as saved'")
+    saved = saved.assign(**{cost: saved[cost] * unit})
+    series = lines(rows, cost, "test", name="all neurons of the layers up to …")
+    series += lines(saved, cost, "test", name="the model that was written")
+    if len(rows) and (baselines := run.summary.get("baselines")):
+        name, value = max(baselines.items(), key=lambda item: item[1])
+        series.append(level(f"{name} baseline", rows[cost], value))
+    figure = line_chart(series, x=axis, y=f"{run.summary['metric']} on test", x_from_zero=True)
+    numbers = {"mode": "lines+markers+text", "text": [f"{n}" for n in rows["layer"]], "textposition": "bottom right"}
+    return figure.update_traces(numbers, selector={"name": plain("all neurons of the layers up to …")})
 
 
 def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
     summary, steps = run.summary, run.tables["steps"].set_index("step")
     speed, low, high = summary["speed-up"]
-    share_low, share_high = summary["interval of the share"]
+    share = "no known share"  # of an oracle that scores 0
+    if is_known(summary["share of oracle"]):
+        share = with_interval(summary["share of oracle"], *summary["interval of the share"], ".1%")
     yield Finding(
-        "Size",
-        f"{summary['neurons']:,} neurons and {summary['layers']} of {summary['layers before']} layers reach {metric} "
-        f"{with_interval(summary['score'], *summary['interval'])}; the oracle (all neurons of all layers) reaches "
-        f"{summary['oracle']:.3f}. Share of the oracle's score: "
-        f"{with_interval(summary['share of oracle'], share_low, share_high, '.1%')}.",
+        "Answer",
+        f"{summary['layers']} of {summary['layers before']} layers and {count(summary['neurons'], 'neuron')} "
+        f"({summary['share of neurons']:.1%}) of {short_name(run.config['model'])} keep {share} of its {metric} for "
+        f"{summary['task']}, {speed:.1f} times as fast.",
+    )
+    yield Finding(
+        "Score",
+        f"The small model reaches {metric} {with_interval(summary['score'], *summary['interval'])} on the test part; "
+        f"the oracle (a probe on all neurons of all layers) reaches {summary['oracle']:.3f}.",
     )
     beside = dict(summary.get("baselines", {}))
     if "random twin" in summary:
@@ -99,31 +143,14 @@ def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
     if not summary["sufficient"]:
         yield Finding("Not sufficient", "No smaller set of neurons kept the required score, so all were kept.")
     if "narrowing" in summary:
-        yield Finding("Narrowing", _narrowing_text(summary["narrowing"], steps))
-
-
-def _narrowing_text(what: str, steps: pd.DataFrame) -> str:
-    if "narrowed" not in steps.index:
-        return f"Dropping hidden dimensions was not measured: {what}."
-    narrow, saved = steps.loc["narrowed"], steps.loc["as saved"]
-    pays = narrow["ms"] < saved["ms"] and narrow["high"] >= saved["test"]  # quicker, and not clearly worse
-    return (
-        f"With {what}: score {narrow['test']:.3f} instead of {saved['test']:.3f}, {narrow['ms']:.2f} ms per text "
-        f"instead of {saved['ms']:.2f}: " + ("it pays." if pays else "it does not pay without further training.")
-    )
-
-
-def _cost_curve(curve: pd.DataFrame, cost: str, axis: str, metric: str) -> go.Figure:
-    scaled = curve.assign(**{cost: (curve[cost] * (1e-6 if cost == "bytes" else 1.0)).round(4)})
-    groups = [(name, scaled.loc[scaled["step"] == step]) for step, name in CURVE_STEPS.items()]
-    groups.append(("Pareto front (on dev)", scaled.loc[scaled[f"front {cost}"]]))
-    series = [
-        one
-        for name, rows in groups
-        if not rows.empty
-        for one in lines(rows.sort_values("neurons"), cost, "test", name=name)
-    ]
-    return line_chart(series, x=axis, y=f"{metric} on test", log=cost == "neurons")
+        text = f"Dropping hidden dimensions was not measured: {summary['narrowing']}."
+        if "narrowed" in steps.index:
+            narrow, saved = steps.loc["narrowed"], steps.loc["as saved"]
+            pays = narrow["ms"] < saved["ms"] and narrow["high"] >= saved["test"]  # quicker, and not clearly worse
+            text = f"With {summary['narrowing']}: score {narrow['test']:.3f} instead of {saved['test']:.3f}, "
+            text += f"{narrow['ms']:.2f} ms per text instead of {saved['ms']:.2f}: "
+            text += "it pays." if pays else "it does not pay without further training."
+        yield Finding("Narrowing", text)
 
 
 def pruning_section(run: Run) -> Section:
@@ -133,6 +160,17 @@ def pruning_section(run: Run) -> Section:
     names = layer_range(dropped).capitalize() if dropped else "No layer"
     verb = "was" if len(dropped) <= 1 else "were"
     share = 1 - summary["parameters after"] / summary["parameters before"]
+    panels = []
+    if "value" in table:
+        named = table.assign(state=["kept" if kept else "dropped" for kept in table["kept"]])
+        axis = CRITERIA.get(str(run.config["by"]), str(run.config["by"]))
+        figure = layer_chart(lines(named, "layer", "value", "state"), y=axis)
+        panels = [Panel("Criterion", "The measured value of every layer.", single_view(figure, "layers"))]
+    kept = table.loc[table["kept"], "layer"].tolist()
+    series = [Series("kept", kept, list(range(1, len(kept) + 1))), Series("dropped", dropped, [0] * len(dropped))]
+    figure = line_chart([one for one in series if one.x], x="number before", y="number after (0: dropped)", step=1)
+    caption = "Every layer by its number before, and its number in the smaller model."
+    panels.append(Panel("Layers that were kept", caption, single_view(figure, "layers")))
     text = f"{names} {verb} dropped ({count(len(dropped), 'layer')}), which saves {share:.0%} of the parameters."
     return Section(
         title=f"Which layers of {short_name(run.config['model'])} were kept?",
@@ -142,21 +180,8 @@ def pruning_section(run: Run) -> Section:
             "parameters after": summary["parameters after"],
         },
         findings=[Finding("Layers", text)],
-        panels=_pruning_panels(run, table),
+        panels=panels,
     )
-
-
-def _pruning_panels(run: Run, table: pd.DataFrame) -> Iterator[Panel]:
-    named = table.assign(state=["kept" if kept else "dropped" for kept in table["kept"]])
-    if "value" in table:
-        axis = CRITERIA.get(str(run.config["by"]), str(run.config["by"]))
-        figure = layer_chart(lines(named, "layer", "value", "state"), y=axis)
-        yield Panel("Criterion", "The measured value of every layer.", single_view(figure, "layers"))
-    kept, dropped = (named.loc[named["state"] == state, "layer"].tolist() for state in ("kept", "dropped"))
-    series = [Series("kept", kept, list(range(1, len(kept) + 1))), Series("dropped", dropped, [0] * len(dropped))]
-    figure = line_chart([one for one in series if one.x], x="number before", y="number after (0: dropped)", step=1)
-    caption = "Every layer by its number before, and its number in the smaller model."
-    yield Panel("Layers that were kept", caption, single_view(figure, "layers"))
 
 
 def trimming_section(run: Run) -> Section:

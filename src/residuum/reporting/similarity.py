@@ -66,11 +66,12 @@ def comparison_section(run: Run) -> Section:
     models = layers["model"].unique().tolist()
     subjects = listed(models) if len(models) <= 3 else f"these {len(models)} models"
     main = main_measure(similarity["measure"])
-    steps = [row["value"] for row in records(run.tables["curves"], curve="to_next_layer", measure=main)]
+    curve = records(run.tables["curves"], curve="to_next_layer", measure=main, model=models[0])
+    steps, of = [row["value"] for row in curve], f", {models[0]}" if len(models) > 1 else ""
     return Section(
         title=f"Which layers of {subjects} are alike?",
         facts={
-            f"mean {measure_term(main).title} to the next layer": f"{np.nanmean(steps):.3f}" if steps else None,
+            f"mean {measure_term(main).title} to the next layer{of}": f"{np.nanmean(steps):.3f}" if steps else None,
             "models": len(models),
             "layers": len(layers),
             "neurons": sum(layers["neurons"].tolist()),
@@ -237,7 +238,12 @@ def heatmap(frame: pd.DataFrame, measure: str) -> go.Figure:
         raise SettingError(f"The measure {measure} is not in the table; it has {present}.")
     if rows.duplicated(list(PAIR_COLUMNS[1:5])).any():
         raise DataError(f"The table has pairs of layers twice for {measure}; pass the frame of one comparison.")
-    spans = _model_spans(rows)
+    layers = rows[["model_a", "layer_a"]].drop_duplicates()
+    gap = max(0.25, len(layers) / 80)  # wide enough to see, whatever the number of layers
+    spans, start = [], 0.0
+    for model, group in layers.groupby("model_a", sort=False):
+        spans.append(_ModelSpan(str(model), tuple(sorted(group["layer_a"].tolist())), start))
+        start = spans[-1].end + gap
     pairs = dict(list(rows.groupby(["model_a", "model_b"], sort=False)))
     traces = [
         _map_block(pairs[a.model, b.model], a, b, n_layers=_length(spans))
@@ -264,16 +270,6 @@ class _ModelSpan:
     def end(self) -> float:
         """Where the stretch ends."""
         return self.start + len(self.layers)
-
-
-def _model_spans(rows: pd.DataFrame) -> list[_ModelSpan]:
-    layers = rows[["model_a", "layer_a"]].drop_duplicates()
-    gap = max(0.25, len(layers) / 80)  # wide enough to see, whatever the number of layers
-    spans, start = [], 0.0
-    for model, group in layers.groupby("model_a", sort=False):
-        spans.append(_ModelSpan(str(model), tuple(sorted(group["layer_a"].tolist())), start))
-        start = spans[-1].end + gap
-    return spans
 
 
 def _length(spans: list[_ModelSpan]) -> int:
@@ -315,9 +311,22 @@ def _map_block(rows: pd.DataFrame, a: _ModelSpan, b: _ModelSpan, *, n_layers: in
 
 
 def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
+    ticks, names = [], []
+    total = _length(spans)
+    step = -(-total // LAYER_LABELS)
+    for span in spans:
+        n = len(span.layers)
+        free = [i % step == 0 and (i == 0 or n - i >= step / 2) for i in range(n)]  # not beside the next model's first
+        ticks += [str(layer) if is_free else "" for layer, is_free in zip(span.layers, free, strict=True)]
+        text = plain(shortened(span.model, int(NAME_WIDTH * n / total)))  # cut to fit, whole on hover
+        label = {"text": text, "hovertext": plain(span.model), "showarrow": False}
+        middle = (span.start + span.end) / 2
+        above = {"x": middle, "y": 1, "yref": "y domain", "yanchor": "bottom", "yshift": 4}
+        beside = {"x": 0, "xref": "x domain", "y": middle, "textangle": -90, "xanchor": "right", "xshift": -26}
+        names += [{**label, **above}, {**label, **beside}]
     axis = {
         "tickvals": [centre for span in spans for centre in span.centres],
-        "ticktext": [label for span in spans for label in _layer_labels(span, -(-_length(spans) // LAYER_LABELS))],
+        "ticktext": ticks,
         "tickangle": 0,
         "showgrid": False,
         "zeroline": False,
@@ -337,23 +346,7 @@ def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[floa
         "coloraxis": {"colorscale": "Viridis", "cmin": colours[0], "cmax": colours[1], "colorbar": bar},
         # The title of the colours is the figure's; plotly lets a title of the colour bar itself fall into the bar.
         "title": {**title, **below, "pad": {"b": 40}},
-        "annotations": [label for span in spans for label in _model_names(span, _length(spans))],
+        "annotations": names,
         # From these the page fits the labels again when its width changes.
         "meta": {"models": [{"name": span.model, "layers": list(span.layers)} for span in spans]},
     }
-
-
-def _layer_labels(span: _ModelSpan, step: int) -> list[str]:
-    """The number of every `step`th layer, unless it would touch the next model's first label."""
-    free = [i % step == 0 and (i == 0 or len(span.layers) - i >= step / 2) for i in range(len(span.layers))]
-    return [str(layer) if is_free else "" for layer, is_free in zip(span.layers, free, strict=True)]
-
-
-def _model_names(span: _ModelSpan, n_layers: int) -> list[dict[str, Any]]:
-    """The model above its columns and, turned, beside its rows; cut to fit, whole on hover."""
-    text = plain(shortened(span.model, int(NAME_WIDTH * len(span.layers) / n_layers)))
-    label = {"text": text, "hovertext": plain(span.model), "showarrow": False}
-    middle = (span.start + span.end) / 2
-    above = {"x": middle, "y": 1, "yref": "y domain", "yanchor": "bottom", "yshift": 4}
-    beside = {"x": 0, "xref": "x domain", "y": middle, "textangle": -90, "xanchor": "right", "xshift": -26}
-    return [{**label, **above}, {**label, **beside}]

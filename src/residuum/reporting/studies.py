@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from residuum.reporting.charts import frame_dots, interval_chart
-from residuum.reporting.content import Finding, Panel, Row, Section, TableSpec, View, records, views_by
+from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, records, views_by
 from residuum.reporting.wording import CONFIDENCE, count, listed
 from residuum.storage.results import Run
 
@@ -64,11 +64,22 @@ def study_section(run: Run) -> Section:
         f"{run.summary['source']}. Of {count(len(claims), 'claim')}, {_counts_text(verdicts)}, with {models} "
         f"(--scale {run.config['scale']})."
     )
+    findings = [Finding("Study", overview)]
+    for row in records(claims):
+        text = str(row["finding"]).removesuffix(".") + "."
+        if not np.isnan(row["ours"]):
+            bounds = "" if np.isnan(row["low"]) else f", {row['low']:.3g} to {row['high']:.3g} over all cases"
+            text += f" Measured: {row['ours']:.3g}{bounds} (claim: {row['rule']}); true in {row['cases']} cases"
+            text += "." if np.isnan(row["document"]) else f"; the paper has {row['document']:.4g}."
+        if row["note"]:
+            text += f" Note: {row['note'].removesuffix('.')}."
+        verdict = str(row["verdict"])
+        findings.append(Finding(str(row["where"]), text, verdict, minor=verdict not in DECIDED))
     facts = {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict] or verdict != "not measured"}
     return Section(
         title=str(run.summary["title"]),
         facts={**facts, "steps": run.summary["steps"]},
-        findings=(Finding("Study", overview), *map(_claim, records(claims))),
+        findings=findings,
         panels=_study_panels(run),
         label=str(run.config["study"]),
     )
@@ -89,18 +100,6 @@ def _counts_text(verdicts: Counter[str]) -> str:
     names = [*VERDICTS, *(name for name in verdicts if name not in VERDICTS)]
     numbers = {name: verdicts[name] for name in names if verdicts[name]}
     return listed([f"{n} {VERDICTS.get(name, (name, name))[n != 1]}" for name, n in numbers.items()])
-
-
-def _claim(row: Row) -> Finding:
-    """The claim, our number with its interval, the bound, and the share of cases that agree."""
-    text = str(row["finding"]).removesuffix(".") + "."
-    if not np.isnan(row["ours"]):
-        bounds = "" if np.isnan(row["low"]) else f", {row['low']:.3g} to {row['high']:.3g} over all cases"
-        text += f" Measured: {row['ours']:.3g}{bounds} (claim: {row['rule']}); true in {row['cases']} cases"
-        text += "." if np.isnan(row["document"]) else f"; the paper has {row['document']:.4g}."
-    if row["note"]:
-        text += f" Note: {row['note'].removesuffix('.')}."
-    return Finding(str(row["where"]), text, str(row["verdict"]), minor=row["verdict"] not in DECIDED)
 
 
 def _study_panels(run: Run) -> Iterator[Panel]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -87,10 +87,17 @@ def pretraining_section(run: Run) -> Section:
             choice="Objective",
         )
     ]
-    if len(scores):
-        panels.append(
-            Panel("Scores during training", PRETRAIN_TABLES["scores"].caption, _score_views(scores), choice="Score")
-        )
+    views = []  # one line per layer where the score is of a layer
+    for score, subject in dict.fromkeys(zip(scores["score"], scores["subject"], strict=True)):
+        rows = scores.loc[(scores["score"] == score) & (scores["subject"] == subject)]
+        names = [f"layer {layer}" if layer >= 0 else str(subject) for layer in rows["layer"]]
+        ordered = rows.assign(name=names).sort_values("layer", kind="stable")
+        figure = line_chart(lines(ordered, "step", "value", "name"), x="step", y=str(score))
+        name, where = f"{score} {subject}", {"score": str(score), "subject": str(subject)}
+        views.append(View(name, name, figure, "scores", where))
+    if views:
+        caption = PRETRAIN_TABLES["scores"].caption
+        panels.append(Panel("Scores during training", caption, tuple(views), choice="Score"))
     return Section(
         title=f"How did {run.config['settings']['name']} learn?",
         facts={name: run.summary[name] for name in ("parameters", "steps", "tokens")},
@@ -113,19 +120,6 @@ def _pretraining_findings(run: Run, scores: pd.DataFrame) -> Iterator[Finding]:
     if excluded := run.summary["pairs excluded"]:
         text = f"{count(excluded, 'training pair')} occurred in a retrieval set and were excluded from training."
         yield Finding("Held out", text)
-
-
-def _score_views(scores: pd.DataFrame) -> tuple[View, ...]:
-    """One view per score and subject, with one line per layer where the score is of a layer."""
-    views = []
-    for score, subject in dict.fromkeys(zip(scores["score"], scores["subject"], strict=True)):
-        rows = scores.loc[(scores["score"] == score) & (scores["subject"] == subject)]
-        names = [f"layer {layer}" if layer >= 0 else str(subject) for layer in rows["layer"]]
-        ordered = rows.assign(name=names).sort_values("layer", kind="stable")
-        figure = line_chart(lines(ordered, "step", "value", "name"), x="step", y=str(score))
-        name, where = f"{score} {subject}", {"score": str(score), "subject": str(subject)}
-        views.append(View(name, name, figure, "scores", where))
-    return tuple(views)
 
 
 def finetuning_section(run: Run) -> Section:
@@ -210,32 +204,31 @@ def distillation_section(run: Run) -> Section:
     if len(scores):
         views = views_by("score", scores, "scores", lambda rows: _step_chart(rows, "subject", rows["score"].iloc[0]))
         panels.append(Panel("Scores of the students", DISTILL_TABLES["scores"].caption, views, choice="Score"))
+    findings, total = [], summary["parameters of all students"]
+    for kind in ("perplexity", "retrieval"):
+        values = {name.partition(" ")[2]: value for name, value in summary.items() if name.startswith(f"{kind} ")}
+        teacher = summary.get("teacher scores", {})
+        if values:
+            form = ",.1f" if kind == "perplexity" else ".3f"
+            known = {s: f" (teacher {teacher[f'{kind} {s}']:{form}})" for s in values if f"{kind} {s}" in teacher}
+            parts = listed([f"{subject} {value:{form}}{known.get(subject, '')}" for subject, value in values.items()])
+            findings.append(Finding(kind.capitalize(), f"After training: {parts}."))
+    weights = listed([f"{term} {weight:.3g}" for term, weight in summary["weights"].items()])
+    recipe = f"{run.config['preset'] or 'Custom weights'} with the recipe {run.config['recipe']}"
+    mapped = ", ".join(f"{student} ← {teacher}" for student, teacher in summary["layer map"].items())
+    findings.append(Finding("Loss", f"{recipe}: {weights}."))
+    findings.append(Finding("Layers", f"Student layer ← teacher layer: {mapped}."))
     return Section(
         title=f"What did the students of {summary['teacher']} learn?",
         facts={
+            "of the teacher's parameters": f"{total / summary['teacher parameters']:.0%}",
             "students": len(summary["students"]),
-            "parameters of all": summary["parameters of all students"],
-            "of the teacher": f"{summary['parameters of all students'] / summary['teacher parameters']:.0%}",
+            "parameters of all": total,
             "steps": summary["steps"],
         },
-        findings=_distillation_findings(run),
+        findings=findings,
         panels=panels,
     )
-
-
-def _distillation_findings(run: Run) -> Iterator[Finding]:
-    summary, config = run.summary, run.config
-    for kind in ("perplexity", "retrieval"):
-        values = {name.partition(" ")[2]: value for name, value in summary.items() if name.startswith(f"{kind} ")}
-        if values:
-            teacher = summary.get("teacher scores", {})
-            beside = {s: f" (teacher {teacher[f'{kind} {s}']:.3g})" if f"{kind} {s}" in teacher else "" for s in values}
-            parts = listed([f"{subject} {value:.3g}{beside[subject]}" for subject, value in values.items()])
-            yield Finding(kind.capitalize(), f"After training: {parts}.")
-    weights = listed([f"{term} {weight:.3g}" for term, weight in summary["weights"].items()])
-    yield Finding("Loss", f"{config['preset'] or 'Custom weights'} with the recipe {config['recipe']}: {weights}.")
-    mapped = ", ".join(f"{student} ← {teacher}" for student, teacher in summary["layer map"].items())
-    yield Finding("Layers", f"Student layer ← teacher layer: {mapped}.")
 
 
 def _step_chart(rows: pd.DataFrame, by: str, y: object) -> go.Figure:
@@ -244,7 +237,23 @@ def _step_chart(rows: pd.DataFrame, by: str, y: object) -> go.Figure:
 
 def adaptation_section(run: Run) -> Section:
     """How well a task transfers to the target languages."""
-    languages = list(run.config["targets"])
+    languages, metric = list(run.config["targets"]), run.summary["metric"]
+    averages = run.summary[f"test {metric}"]
+    ranked = sorted(averages, key=lambda name: -averages[name])
+    mean = "" if len(languages) == 1 else ", averaged over languages"
+    best = f"The best strategy on the test part is {ranked[0]}: {metric} {averages[ranked[0]]:.3f}{mean}."
+    findings = [Finding("Zero-shot", best)]
+    if len(averages) > 1:
+        order = listed([f"{name} {averages[name]:.3f}" for name in ranked])
+        findings.append(Finding("All strategies", f"{metric} on the test part: {order}."))
+    if run.config["teacher"]:
+        findings.append(Finding("Teacher", f"Task distillation from {run.config['teacher']['model']}."))
+    if run.config["few_shot"]:
+        most, means = max(run.config["few_shot"]), _main_scores(run, "test")
+        score: dict[Any, float] = means.groupby(["strategy", "k"])["value"].mean().to_dict()
+        gains = [f"{name} {score[name, most] - score[name, 0]:+.3f}" for name in run.config["strategies"]]
+        text = f"{count(most, 'example')} of the target language changed the test score by {listed(gains)}."
+        findings.append(Finding("Few-shot", text))
     return Section(
         title=f"How well does {run.summary['task']} transfer to {listed(languages)}?",
         facts={
@@ -253,33 +262,9 @@ def adaptation_section(run: Run) -> Section:
             "training examples": run.summary["training examples"],
             "seeds": len(run.config["seeds"]),
         },
-        findings=_adaptation_findings(run, languages),
+        findings=findings,
         panels=_adaptation_panels(run, languages),
     )
-
-
-def _adaptation_findings(run: Run, languages: list[str]) -> Iterator[Finding]:
-    metric = run.summary["metric"]
-    averages = run.summary[f"test {metric}"]
-    ranked = sorted(averages, key=lambda name: -averages[name])
-    mean = "" if len(languages) == 1 else ", averaged over languages"
-    text = f"The best strategy on the test part is {ranked[0]}: {metric} {averages[ranked[0]]:.3f}{mean}."
-    yield Finding("Zero-shot", text)
-    if len(averages) > 1:
-        order = listed([f"{name} {averages[name]:.3f}" for name in ranked])
-        yield Finding("All strategies", f"{metric} on the test part: {order}.")
-    if run.config["teacher"]:
-        yield Finding("Teacher", f"Task distillation from {run.config['teacher']['model']}.")
-    if run.config["few_shot"]:
-        most, means = max(run.config["few_shot"]), _main_scores(run, "test")
-        average = {
-            (name, k): float(np.mean([row["value"] for row in records(means, strategy=name, k=k)]))
-            for name in run.config["strategies"]
-            for k in (0, most)
-        }
-        gains = [f"{name} {average[name, most] - average[name, 0]:+.3f}" for name in run.config["strategies"]]
-        text = f"{count(most, 'example')} of the target language changed the test score by {listed(gains)}."
-        yield Finding("Few-shot", text)
 
 
 def _main_scores(run: Run, part: str) -> pd.DataFrame:

@@ -215,7 +215,9 @@ class PruneSettings(TableReading, Publishing, Resumable):
 
     def check(self) -> None:
         """One way to choose, and all that it needs."""
-        if (self.drop is None) == (self.keep is None):
+        if self.drop is None and self.keep is None:
+            raise SettingError("prune needs drop= or keep=, and with by= the number of layers.")
+        if self.drop is not None and self.keep is not None:
             raise SettingError(f"drop is {self.drop!r} and keep is {self.keep!r}; give exactly one of them.")
         if self.by is None:
             given = [name for name in ("corpus", "task", "split", "limit") if getattr(self, name) is not None]

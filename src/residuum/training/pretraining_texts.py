@@ -15,6 +15,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
+from residuum.corpus.streams import TextOptions, text_lines
 from residuum.corpus.text_files import malformed, numbered_lines
 from residuum.errors import CorpusError, SettingError
 from residuum.samples import LANGUAGES, sample_text
@@ -70,7 +71,7 @@ def read_texts(settings: PretrainSettings) -> PretrainingTexts:
     forbidden |= {_key(side) for pairs in retrieval.values() for pair in pairs for side in pair}
     sentences, held_out = {}, {}
     for language, files in settings.text.items():
-        lines = list(dict.fromkeys(line for path in files for line in _lines(path) if line))
+        lines = list(dict.fromkeys(line for path in files for line in _lines(path, settings.column) if line))
         if not lines:
             raise CorpusError(f"text.{language} holds no sentence; pass files with at least one line.")
         count = min(settings.evaluation.held_out, len(lines) // 10)
@@ -147,9 +148,15 @@ def _of_rows(name: str, rows: Iterable[tuple[str, str]]) -> PairedText:
     return PairedText(name, ("", ""), list(dict.fromkeys(whole)), read=len(rows), blank=len(rows) - len(whole))
 
 
-def _lines(path: str) -> Iterator[str]:
-    """The sentences of all files that match a path with wildcards; of a .tsv table, its first column."""
+def _lines(path: str, column: str | None = None) -> Iterator[str]:
+    """The sentences of all files that match a path with wildcards; of a .tsv table, its first column.
+
+    Of JSON lines and parquet it is the column that is named, or one whose name says that it holds the text.
+    """
     for file in _files(path):
+        if file.suffix in (".jsonl", ".ndjson", ".parquet"):
+            yield from (text for _, text in text_lines(file, TextOptions(text=column)))
+            continue
         for _, line in numbered_lines(file):
             yield line.partition("\t")[0].strip() if file.suffix == ".tsv" else line.strip()
 

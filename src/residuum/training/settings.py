@@ -287,6 +287,9 @@ class PretrainSettings(Resumable):
     _: KW_ONLY
     name: Annotated[str, Option("Name on the model card", group="output")] = "model"
     seed: Seed = 0
+    column: Annotated[
+        str | None, Option("Column of the text in JSON lines and parquet [text, sentence or content]", group="data")
+    ] = None
     sample_text: Annotated[
         int, Option("Sentences of the sample grammar, added to each of its languages", group="data", at_least=0)
     ] = 0

@@ -4,6 +4,7 @@
 const PAPER = { ink: "#1b2027", card: "#ffffff", quiet: "#545d69", rule: "#dde1e7", width: 650, height: 840 };
 const PICTURE_WIDTH = 760;
 const LAYER_PIXELS = 17;
+const plotlyReady = unpackPlotly();
 const FONT_FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 function figureOf(panel) {
@@ -49,7 +50,18 @@ function draw(figure, colours = coloursOf(figure.panel)) {
   layout.dragmode = isTouched() ? false : "zoom"; // else a finger could not scroll past a figure
   const traces = figure.narrow ? view.data.map((trace) => ({ ...trace, texttemplate: "" })) : view.data;
   if (colours.width) Object.assign(layout, { width: colours.width, height: heightFor(figure, colours.width) });
-  return Plotly.react(figure.plot, traces, layout, settingsOf(figure)).then(() => fitLabels(figure));
+  return plotlyReady
+    .then(() => Plotly.react(figure.plot, traces, layout, settingsOf(figure)))
+    .then(() => fitLabels(figure));
+}
+
+// plotly stands in the page as gzip; its text is in the content security policy, by its hash.
+async function unpackPlotly() {
+  const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
 }
 
 // What the reader has to know before the CSV is taken for all of the figure's rows.
@@ -161,6 +173,7 @@ async function download(figure, format) {
   }
   const picture = { data: view.data, layout: themed(view.layout, PAPER) };
   const size = { width: PICTURE_WIDTH, height: heightFor(figure, PICTURE_WIDTH), scale: format === "png" ? 3 : 1 };
+  await plotlyReady;
   saveUrl(await Plotly.toImage(picture, { format, ...size }), `${name}.${format}`);
 }
 

@@ -8,12 +8,33 @@ const figures = Array.from(document.querySelectorAll(".panel"), figureOf);
 const pages = Array.from(document.querySelectorAll("main > section"));
 window.addEventListener("hashchange", showPage);
 for (const page of pages) page.addEventListener("beforematch", () => found(page));
+startSearch(document.getElementById("search"));
 showPage();
 drawWhenNear();
 
 // A search of the browser leads to a hidden section; an address that names something inside of it stays.
 function found(page) {
   if (!page.contains(document.getElementById(location.hash.slice(1)))) location.hash = page.id;
+}
+
+// The search leaves the links of sections that hold every word, and Enter opens the first of them.
+function startSearch(field) {
+  const words = (page) => page.textContent.toLowerCase();
+  const texts = new Map(pages.map((page) => [page, page.cloneNode(true)]));
+  for (const copy of texts.values()) copy.querySelectorAll("script").forEach((script) => script.remove());
+  const links = Array.from(document.querySelectorAll(".bar nav a"));
+  const pageOf = (link) => pages.find((page) => page.contains(document.getElementById(link.hash.slice(1))));
+  field.hidden = false;
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const holds = new Set(pages.filter((page) => wanted.every((word) => words(texts.get(page)).includes(word))));
+    for (const link of links) link.classList.toggle("missed", !holds.has(pageOf(link)));
+    const count = `${holds.size} of ${pages.length} sections`;
+    document.getElementById("found").textContent = wanted.length ? count : "";
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") links.find((link) => !link.classList.contains("missed"))?.click();
+  });
 }
 
 // The section that the address names, or that holds what it names; the search of the browser still finds the others.
