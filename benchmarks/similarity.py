@@ -1,11 +1,11 @@
-"""Similarity of all layers from one pass, against computing each pair of layers from arrays.
+"""Similarity of all layers from one pass, beside contextual-corr-analysis, the code of Wu et al. (2020).
 
-    RESIDUUM_DATA=… [RESIDUUM_MPNET=…] python benchmarks/similarity.py
+    RESIDUUM_DATA=… [RESIDUUM_PEERS=…] [RESIDUUM_MPNET=…] python benchmarks/similarity.py
 
-Two 7 × 384 models (all-MiniLM-L6-v2 and its random twin), UD English PUD (21,000 words), 2 threads. The pair-by-pair
-peer computes the five measures of Wu et al. (2020) in float32 as their formulas stand, for some pairs of layers, and is
-scaled to all of them; its memory is that of one pair beside the arrays. Memory is what a process and its children hold
-above an interpreter that has only imported its libraries.
+Two 7 × 384 models (all-MiniLM-L6-v2 and its random twin), UD English PUD (21,000 words), 2 threads. `RESIDUUM_PEERS`
+is a folder with a checkout of github.com/johnmwu/contextual-corr-analysis, whose neuron, regression, SVCCA with PWCCA
+and linear CKA are run for all pairs of layers on arrays in memory; without it their lines are left out. Memory is what
+a process and its children hold above an interpreter that has only imported its libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from measure import THREADS, data, in_fresh_process, line, minilm, peak_memory, report, seconds
 
-PAIRS = [(0, 7), (3, 10), (6, 13), (2, 5)]  # for the peer: across and inside models, low and high
 MEASURES = ("neuron", "mixed", "svcca", "pwcca", "cka")
 
 
@@ -27,26 +26,31 @@ def main() -> None:
     holds = []
     with tempfile.TemporaryDirectory() as folder:
         in_fresh_process(__file__, "extract", minilm(), folder)
-        peer = in_fresh_process(__file__, "peer", folder)
         pass_ = in_fresh_process(__file__, "pass", folder)
-        free = in_fresh_process(__file__, "compare", folder, 1)
-        small = in_fresh_process(__file__, "compare", folder, 1, int(peer["memory_mb"] / 5))
-        large = in_fresh_process(__file__, "compare", folder, 10, int(peer["memory_mb"] / 5))
-        print(f"   pair by pair {peer['seconds']:.0f} s (from {len(PAIRS)} of 105 pairs), {peer['memory_mb']:.0f} MB")
+        plain = in_fresh_process(__file__, "compare", folder, 1)
+        intervals = in_fresh_process(__file__, "compare", folder, 1, 0, "intervals")
+        small = in_fresh_process(__file__, "compare", folder, 1, 600)
+        large = in_fresh_process(__file__, "compare", folder, 10, 600)
         print(
-            f"   compare {free['seconds']:.1f} s, {free['memory_mb']:.0f} MB; with little memory "
+            f"   compare {plain['seconds']:.1f} s, {plain['memory_mb']:.0f} MB; with intervals "
+            f"{intervals['seconds']:.1f} s, {intervals['memory_mb']:.0f} MB; with little memory "
             f"{small['seconds']:.1f} s, {small['memory_mb']:.0f} MB, {large['memory_mb']:.0f} MB for 10 × words"
         )
         print(
-            f"   one pass: {pass_['accumulate']:.1f} s of products at {pass_['rate']:.0f} GFLOP/s (a plain product "
-            f"{pass_['gemm']:.0f}), {pass_['decompose']:.1f} s of decompositions"
+            f"   one pass: {pass_['accumulate']:.1f} s of products at {pass_['rate']:.0f} GFLOP/s (a plain product of "
+            f"float32 {pass_['gemm']:.0f}), {pass_['decompose']:.1f} s of decompositions"
         )
         holds += [
-            line("time: pair by pair / compare in little memory", peer["seconds"] / small["seconds"], 6, at_least=True),
-            line("memory: compare in little memory / pair by pair", small["memory_mb"] / peer["memory_mb"], 0.25),
+            line("memory of compare", plain["memory_mb"] / 1000, 1.2, "GB"),
             line("memory of 10 × the words / 1 ×", large["memory_mb"] / small["memory_mb"], 1.10),
-            line("share of the machine's matrix-product rate", pass_["rate"] / pass_["gemm"], 0.6, at_least=True),
+            line("share of the machine's matrix-product rate", pass_["rate"] / pass_["gemm"], 0.5, at_least=True),
         ]
+        if "RESIDUUM_PEERS" in os.environ:
+            peer = in_fresh_process(__file__, "peer", folder)
+            print(f"   contextual-corr-analysis {peer['seconds']:.1f} s, {peer['memory_mb']:.0f} MB")
+            for what, own, target in (("compare", plain, 5.0), ("compare with intervals", intervals, 3.5)):
+                ratio = peer["seconds"] / own["seconds"]
+                holds.append(line(f"time: contextual-corr-analysis / {what}", ratio, target, at_least=True))
     heads = in_fresh_process(__file__, "heads")
     holds.append(line("attention heads: loop over pairs and sentences / streamed", heads["ratio"], 5, at_least=True))
     if "RESIDUUM_MPNET" in os.environ:
@@ -68,42 +72,33 @@ def extract_stores(model: str, folder: str, alone: bool) -> None:
 
 
 def run_peer(folder: str) -> None:
-    """Arrays of all layers in memory, every pair of layers by itself."""
-    import scipy.linalg
+    """The peer's own classes on all layers of both models in memory, as its script runs them."""
+    import contextlib
+    import io
 
-    from residuum import open_store
+    import torch
 
-    with peak_memory() as peak:
-        layers = [np.array(a) for k in (0, 1) for a in np.moveaxis(open_store(Path(folder) / str(k)).array(), 1, 0)]
-        start = time.perf_counter()
-        for i, j in PAIRS:
-            x, y = layers[i] - layers[i].mean(axis=0), layers[j] - layers[j].mean(axis=0)
-            pair_by_pair(x, y, scipy.linalg)
-        elapsed = time.perf_counter() - start
-    report(seconds=elapsed / len(PAIRS) * 105, memory_mb=peak())
+    from residuum.activations.store import open_store
 
+    sys.path.insert(0, str(Path(os.environ["RESIDUUM_PEERS"], "contextual-corr-analysis")))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        import corr_methods as peer  # pyright: ignore[reportMissingImports]
 
-def pair_by_pair(x: np.ndarray, y: np.ndarray, linalg) -> None:
-    """The five measures of one pair of layers, both directions, as the paper writes them."""
-    unit_x, unit_y = x / np.linalg.norm(x, axis=0), y / np.linalg.norm(y, axis=0)
-    correlation = np.abs(unit_x.T @ unit_y)
-    correlation.max(axis=1).mean(), correlation.max(axis=0).mean()
-    for a, b in ((x, y), (y, x)):
-        solution = linalg.lstsq(b, a, lapack_driver="gelsd")[0]
-        (np.linalg.norm(b @ solution, axis=0) / np.linalg.norm(a, axis=0)).mean()
-    spaces = []
-    for z in (x, y):
-        u, s, _ = linalg.svd(z, full_matrices=False)
-        kept = int(np.searchsorted(np.cumsum(s**2) / (s**2).sum(), 0.99)) + 1
-        spaces.append(u[:, :kept])
-    u, rho, vt = linalg.svd(spaces[0].T @ spaces[1], full_matrices=False)
-    for z, space, turn in ((x, spaces[0], u), (y, spaces[1], vt.T)):
-        weights = np.abs((space @ turn).T @ z).sum(axis=1)
-        float(weights @ rho / weights.sum())
-    np.linalg.norm(x.T @ y) ** 2 / np.linalg.norm(x.T @ x) / np.linalg.norm(y.T @ y)
+        with peak_memory() as peak:
+            layers = {
+                f"{k}_{i}": torch.from_numpy(np.array(layer))
+                for k in (0, 1)
+                for i, layer in enumerate(np.moveaxis(open_store(Path(folder) / str(k)).array(), 1, 0))
+            }
+            widths, device = {name: layer.shape[1] for name, layer in layers.items()}, torch.device("cpu")
+            start = time.perf_counter()
+            for method in (peer.MaxCorr, peer.MaxLinReg, peer.CCA, peer.LinCKA):
+                method(widths, dict(layers), device).compute_correlations()
+            elapsed = time.perf_counter() - start
+    report(seconds=elapsed, memory_mb=peak())
 
 
-def run_compare(folder: str, copies: int, max_mb: int | None) -> None:
+def run_compare(folder: str, copies: int, max_mb: int, intervals: bool) -> None:
     import pandas  # noqa: F401 - libraries are loaded before memory is watched, here as in the peer
     import safetensors.numpy  # noqa: F401
     import scipy.linalg  # noqa: F401
@@ -115,15 +110,14 @@ def run_compare(folder: str, copies: int, max_mb: int | None) -> None:
     if copies > 1:
         stores = [_repeat(store, copies) for store in stores]
     assert all(isinstance(store, ActivationStore) for store in stores)
-    workers = 1 if max_mb else THREADS
     with peak_memory() as peak:
         start = time.perf_counter()
         compare(
             stores,
             measures=MEASURES,
-            intervals=False,
-            workers=workers,
-            max_memory=max_mb and max_mb * 10**6,
+            intervals=intervals,
+            workers=THREADS,
+            max_memory=max_mb * 10**6 or None,
             progress=False,
         )
         elapsed = time.perf_counter() - start
@@ -140,15 +134,15 @@ def run_pass(folder: str) -> None:
     widths = [width for store in stores for width in store.widths]
     blocks = [[layer for store in stores for layer in store.shard(i)] for i in range(len(stores[0].manifest.shards))]
     words, neurons = sum(len(block[0]) for block in blocks), sum(widths)
-    accumulator = MomentsAccumulator(widths)
+    accumulator = MomentsAccumulator(widths, products="float32", threads=THREADS)
     start = time.perf_counter()
     for block in blocks:
         accumulator.update(block)
     moments = accumulator.result()
     accumulate = time.perf_counter() - start
-    decompose = seconds(lambda: similarity_matrices(moments, MEASURES), repeats=1)
+    decompose = seconds(lambda: similarity_matrices(moments, MEASURES, threads=THREADS), repeats=1)
     products = words * neurons * (neurons + widths[0])  # each unordered pair of layers once, 2 operations a product
-    square = np.random.default_rng(0).normal(size=(3000, 3000))
+    square = np.random.default_rng(0).normal(size=(3000, 3000)).astype(np.float32)
     gemm = 2 * 3000**3 / seconds(lambda: square @ square) / 1e9
     report(accumulate=accumulate, decompose=decompose, rate=products / accumulate / 1e9, gemm=gemm)
 
@@ -223,6 +217,7 @@ if __name__ == "__main__":
     elif command == "pass":
         run_pass(arguments[0])
     elif command == "compare":
-        run_compare(arguments[0], int(arguments[1]), int(arguments[2]) if len(arguments) > 2 else None)
+        few = int(arguments[2]) if len(arguments) > 2 else 0
+        run_compare(arguments[0], int(arguments[1]), few, intervals="intervals" in arguments)
     elif command == "heads":
         run_heads()

@@ -10,7 +10,17 @@ import transformers as hf
 
 from tiny import FAMILIES, TEXT, build_tokenizer
 
-CAUSAL = ("gpt2", "llama")
+CAUSAL = ("gpt2", "llama", "qwen3")
+_SIZES = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, "max_position_embeddings": 64}
+TAUGHT = {  # families with a language-model head; the others of `tiny` too
+    **FAMILIES,
+    "qwen3": ("plain bytes", hf.Qwen3Config, {**_SIZES, "num_key_value_heads": 1, "head_dim": 8}),
+    "deberta-v2": (
+        "wordpiece",
+        hf.DebertaV2Config,
+        {**_SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+    ),
+}
 LINES = {
     "en": ["The quick brown fox jumps over the lazy dog .", "A small model reads a small text , word by word ."],
     "tr": ["Çocuklar okulda kitap okuyor , öğretmen dinliyor .", "Çocuklar kitap okuyor ."],
@@ -20,7 +30,7 @@ LINES = {
 
 def tokenizer_of(family: str) -> hf.PreTrainedTokenizerFast:
     """The tiny tokenizer of a family, with a mask token where its models need one."""
-    tokenizer = copy.deepcopy(build_tokenizer(FAMILIES[family][0]))
+    tokenizer = copy.deepcopy(build_tokenizer(TAUGHT[family][0]))
     if tokenizer.mask_token is None and family not in CAUSAL:
         tokenizer.add_special_tokens({"mask_token": "<mask>"})
     return tokenizer
@@ -28,7 +38,7 @@ def tokenizer_of(family: str) -> hf.PreTrainedTokenizerFast:
 
 def save_teacher(family: str, folder: Path, *, layers: int = 4, seed: int = 0, **changes) -> Path:
     """A tiny teacher with its head, as a plain `from_pretrained` folder."""
-    _, config_class, sizes = FAMILIES[family]
+    _, config_class, sizes = TAUGHT[family]
     tokenizer = tokenizer_of(family)
     names = {"distilbert": "n_layers", "gpt2": "n_layer"}
     special = {

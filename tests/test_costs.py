@@ -105,10 +105,16 @@ def test_moments_grow_with_words_with_tasks_and_with_the_pairs_of_layers(monkeyp
 
 
 def test_measures_grow_with_replicates():
-    once, often = (evaluation_step([16] * 4, ["cka"], n, ONE) for n in (1, 11))
-    assert often.tasks == 11
+    once, often = (evaluation_step([16] * 4, ["cka"], n, threads=1) for n in (1, 11))
+    assert often.tasks == 1
     assert often.seconds > once.seconds > 0
-    assert often.disk == 11 * once.disk
+
+
+def test_groups_are_kept_on_disk_for_intervals(store):
+    settings = {"measures": "cka", "workers": 1}
+    none, some = (compare.estimate([store], groups=4, intervals=known, **settings).steps[1] for known in (False, True))
+    assert none.disk == 0
+    assert some.disk == 4 * 6 * 8 * 8 * 8
 
 
 def test_a_measure_of_sampled_words_is_one_task():
@@ -130,8 +136,8 @@ def test_extraction_counts_words_layers_and_bytes(tiny_folder):
 def test_a_comparison_lists_its_parts(store):
     cost = compare.estimate([store], measures="cka,rsa", groups=4, workers=1)
     assert [step.name for step in cost.steps] == ["contexts and sample", "moments", "measures", "rsa"]
-    assert cost.steps[2].tasks == 5
-    tight = compare.estimate([store], measures="cka", groups=4, workers=1, max_memory=104_000)
+    assert cost.steps[2].tasks == 1
+    tight = compare.estimate([store], measures="cka", groups=4, workers=1, max_memory=108_000)
     assert "passes" in tight.steps[1].name
 
 

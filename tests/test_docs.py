@@ -171,7 +171,8 @@ def test_the_reference_of_python_has_every_public_name():
 
 def test_every_measure_has_its_section():
     sections = re.findall(r"^### `(\w+)`$", PAGES["methods/similarity.md"], re.MULTILINE)
-    assert sorted(sections) == sorted(residuum.MEASURES)
+    own = [name for name, measure in residuum.MEASURES.items() if measure.function is None]  # a page registers one
+    assert sorted(sections) == sorted(own)
 
 
 def test_every_page_is_in_the_navigation():

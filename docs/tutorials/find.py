@@ -24,7 +24,8 @@ print(small.frame[["step", "layer", "neurons", "test", "low", "high"]].round(3).
 
 # %% [markdown]
 # `transfer` drops the layers above those that the task needs and writes a model with a classifier on few neurons. Layers,
-# neurons and everything else were chosen on the development part; the table shows the test part.
+# neurons and everything else were chosen on the development part; the table shows the test part. Here the embeddings (layer
+# 0) suffice: the sample grammar is simple, 160 sentences are few, and the intervals are wide.
 
 # %%
 print(*residuum.predict("small", [["the", "old", "woman", "sees", "a", "dog"]]))

@@ -27,6 +27,7 @@ _HOMES = {
     "diff": "residuum.probing.diff",
     "transfer": "residuum.shrinking.transferring",
     "predict": "residuum.shrinking.predicting",
+    "shrink": "residuum.shrinking.shrink",
     "prune": "residuum.shrinking.pruning",
     "trim": "residuum.shrinking.trimming",
     "finetune": "residuum.training.finetuning",
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from residuum.shrinking.estimator import FeatureTransfer
     from residuum.shrinking.predicting import predict
     from residuum.shrinking.pruning import prune
+    from residuum.shrinking.shrink import shrink
     from residuum.shrinking.transferring import transfer
     from residuum.shrinking.trimming import trim
     from residuum.storage.results import Result, Run

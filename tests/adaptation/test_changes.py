@@ -1,5 +1,6 @@
 """Adapters, and changes that are put into a network, saved, and taken out again."""
 
+import peft
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,6 +12,7 @@ from residuum.adaptation.changes import (
     Adapters,
     Applied,
     Change,
+    LowRankUpdates,
     applied,
     closing_norms,
     read_change,
@@ -21,7 +23,7 @@ from residuum.errors import ModelError, SettingError, StoreError
 from residuum.models.loading import weights_fingerprint
 from tiny import save_model
 
-NAMES = ("full-source", "freeze+2", "adapter-source", "bitfit-source", "sparse-delta")
+NAMES = ("full-source", "freeze+2", "adapter-source", "bitfit-source", "sparse-delta", "lora-source")
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +140,44 @@ def test_an_adapter_stands_where_pfeiffer_put_it(students):
     for handle in handles:
         handle.remove()
     assert torch.equal(block.output(states, residual), plain)
+
+
+def test_low_rank_updates_are_those_of_peft(students):
+    student = student_of(students[0])
+    network, batch = student.network(0), batch_of(student)
+    plain = answers(network, batch)
+    updates = LowRankUpdates.of_network(network, rank=3, seed=0)
+    handles = updates.hang_in(network)
+    assert torch.equal(answers(network, batch), plain)  # U starts at 0
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in updates.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    mine = answers(network, batch)
+    for handle in handles:
+        handle.remove()
+    assert torch.equal(answers(network, batch), plain)
+    config = peft.LoraConfig(r=3, lora_alpha=6, target_modules=["query", "value"])
+    theirs = peft.get_peft_model(network, config)
+    with torch.no_grad():
+        for block, own in zip(theirs.base_model.model.base_model.encoder.layer, updates.blocks, strict=True):
+            for name in ("query", "value"):
+                part = getattr(block.attention.self, name)
+                part.lora_A["default"].weight.copy_(own[name].down.weight)
+                part.lora_B["default"].weight.copy_(own[name].up.weight)
+    torch.testing.assert_close(mine, answers(theirs, batch), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(mine, plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "mpnet", "roberta", "llama"])
+def test_low_rank_updates_find_queries_and_values_of_every_family(family, tiny_folder):
+    network = student_of(tiny_folder(family)).network(0)
+    assert [len(block) for block in LowRankUpdates.of_network(network, 2, 0).blocks] == [2, 2, 2]
+
+
+def test_networks_with_fused_projections_are_refused(tiny_folder):
+    with pytest.raises(ModelError, match="projections of GPT2ForSequenceClassification are not known"):
+        LowRankUpdates.of_network(student_of(tiny_folder("gpt2")).network(0), 2, 0)
 
 
 def test_fresh_adapters_hardly_change_a_network(students):

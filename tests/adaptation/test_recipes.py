@@ -6,6 +6,7 @@ from transfers import allowed, batch_of, mean_loss, student_of, take_steps, with
 
 from residuum.adaptation.changes import applied
 from residuum.adaptation.strategies import (
+    LORA,
     STRATEGIES,
     bias_parameters,
     body_parameters,
@@ -34,7 +35,7 @@ def moved(before, network):
     return {name for name, value in before.items() if not torch.equal(value, after[name])}
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", [*STRATEGIES, *LORA])
 def test_what_is_frozen_is_unchanged_to_the_bit(name, students):
     strategy, networks = networks_of(name, students)
     before = [state(network) for network in networks]
@@ -45,8 +46,8 @@ def test_what_is_frozen_is_unchanged_to_the_bit(name, students):
     for old, network, names in zip(before, networks, may_move, strict=True):
         assert moved(old, network) <= names
         assert moved(old, network) & set(head_parameters(network))
-    if strategy.family == "adapter":
-        assert moved(started["adapters"], recipe.modules["adapters"]) == set(started["adapters"])
+    for part in {"adapters", "low_rank"} & set(recipe.modules):
+        assert moved(started[part], recipe.modules[part]) == set(started[part])
     if strategy.family == "freeze":
         new = {n for n, _ in networks[0].named_parameters()} - set(before[0])
         kept = new - moved({n: started["model"][n] for n in new}, networks[0])
@@ -63,7 +64,7 @@ def test_what_may_learn_does_learn(name, students):
     assert all(name.endswith(("key.bias", "pooler.dense.weight", "pooler.dense.bias")) for name in unmoved)
 
 
-@pytest.mark.parametrize("name", ["adapter-joint", "bitfit-joint"])
+@pytest.mark.parametrize("name", ["adapter-joint", "bitfit-joint", "lora-joint"])
 def test_joint_networks_have_the_very_same_parameters_that_learn(name, students):
     strategy, networks = networks_of(name, students)
     recipe = strategy_plan(strategy, networks, reduction=4)
@@ -76,7 +77,7 @@ def test_joint_networks_have_the_very_same_parameters_that_learn(name, students)
         assert all(torch.equal(network.get_parameter(n), value) for n, value in change.values.items())
 
 
-@pytest.mark.parametrize("family", ["adapter", "bitfit"])
+@pytest.mark.parametrize("family", ["adapter", "bitfit", "lora"])
 def test_the_joint_gradient_is_the_mean_of_both_students(family, students):
     strategy, networks = networks_of(f"{family}-joint", students)
     recipe = strategy_plan(strategy, networks, reduction=4)

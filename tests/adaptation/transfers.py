@@ -58,6 +58,7 @@ def allowed(strategy: Strategy, network: PreTrainedModel) -> set[str]:
         "full": set(dict(network.named_parameters())),
         "freeze": head,
         "adapter": head,
+        "lora": head,
         "bitfit": head | set(bias_parameters(network)),
         "sparse-delta": head | set(body_parameters(network)),
     }[strategy.family]

@@ -97,6 +97,43 @@ def test_pairs_of_one_language_get_one_batch(encoder, texts):
     assert torch.equal(pairs(0)["en/a"]["input_ids"], pairs(1)["en/b"]["input_ids"])
 
 
+def test_processes_take_the_same_pair_and_other_lines(encoder, texts, monkeypatch):
+    languages = {"en": texts["en"], "tr": texts["tr"]}
+    order = [("en", "a"), ("en", "b"), ("tr", "b")]
+
+    def read(size, positions):
+        settings = TextSettings(batch_size=size, held_out=0)
+        batches = LanguageBatches(languages, dict.fromkeys(languages, encoder()), settings)
+        pairs = PairwiseBatches(batches, order)
+        return [pairs(position) for position in positions]
+
+    whole = read(4, range(6))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    first, second = read(2, range(0, 12, 2)), read(2, range(1, 12, 2))
+    for one, a, b in zip(whole, first, second, strict=True):
+        (key,) = one
+        assert list(a) == list(b) == [key]
+        lines = [rows_of(batch[key]) for batch in (one, a, b)]
+        assert lines[0] == lines[1] + lines[2]
+
+
+def test_a_column_of_a_table_is_distilled_and_equal_lines_are_read_once(encoder, tmp_path):
+    rows = ["held out .", "one .", "two .", "one .", "held out .", "three ."]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"body": row, "id": n}) + "\n" for n, row in enumerate(rows)), encoding="utf-8")
+    for deduplicate, expected in ((False, rows[1:]), (True, ["one .", "two .", "three ."])):
+        settings = TextSettings(batch_size=1, held_out=1, column="body", deduplicate=deduplicate)
+        assert held_out_lines(str(path), settings) == ["held out ."]
+        batches = LanguageBatches({"en": str(path)}, {"en": encoder()}, settings)
+        stream = batches.streams["en"].stream
+        assert sorted(line.text for line in stream(0)) == sorted(expected)
+        assert sorted(line.number for line in stream(1))[-1] == 5
+
+
+def rows_of(batch):
+    return [ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]
+
+
 def test_a_column_of_json_lines_gives_the_batches_of_its_text(encoder, texts, tmp_path):
     lines = Path(texts["en"]).read_text(encoding="utf-8").splitlines()
     table = tmp_path / "en.jsonl"

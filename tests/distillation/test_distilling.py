@@ -15,7 +15,7 @@ import yaml
 from safetensors.torch import load_file
 
 from residuum.cli import main
-from residuum.distillation.distilling import described_fingerprint, distill, with_fingerprints
+from residuum.distillation.distilling import described_fingerprint, distill, verdict, with_fingerprints
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.distillation.steps import DistillationStep
@@ -63,7 +63,7 @@ def test_curves_scores_and_parameters_are_tables(done):
     _, out, result = done
     assert set(result.losses["term"]) >= {"loss", "learning_rate", "mlm", "soft", "hidden_mse", "embedding_mse"}
     assert set(result.losses["step"]) == {2, 4, 6}
-    assert set(result.scores["step"]) == {3, 6}
+    assert set(result.scores["step"]) == {0, 3, 6}
     assert set(result.scores["subject"]) == {"en/en", "tr/tr", "tr-en", "en-tr"}
     parameters = result.run.tables["parameters"].set_index("part")["parameters"]
     assert parameters["total"] == parameters["en"] + parameters["tr"] - parameters["shared"]
@@ -78,10 +78,7 @@ def test_the_teacher_is_scored_as_a_student_that_is_its_copy(trim, values, texts
     config = values(shape={"layers": 4}, vocabulary={"trim": trim})
     config["evaluation"] = {"pairs": {"tr-en": [texts["tr"], texts["en"]]}}
     prepared = prepare(read_settings(config))
-    for student in prepared.students:
-        student.model.module.eval()
-    with torch.no_grad():
-        scores, teacher = prepared.monitor(), prepared.monitor.scores(prepared.teacher.model)
+    scores, teacher = prepared.scores(), prepared.scores(prepared.teacher.model)
     assert set(scores) == {"perplexity en/en", "perplexity tr/tr", "retrieval tr-en", "retrieval en-tr"}
     assert teacher == pytest.approx(scores, rel=1e-4)
 
@@ -90,11 +87,93 @@ def test_scores_stand_beside_those_of_the_teacher(done):
     _, out, result = done
     teacher = result.run.summary["teacher scores"]
     assert set(teacher) == {name for name in result.run.summary if name.startswith(("perplexity", "retrieval"))}
-    shown = f"(teacher: {teacher['perplexity en/en']:.4g})"
+    start = result.run.summary["start scores"]
+    assert start == result.scores.query("step == 0").set_index(["score", "subject"])["value"].round(6).pipe(by_name)
+    shown = f"(teacher: {teacher['perplexity en/en']:.4g}, before training: {start['perplexity en/en']:.4g})"
     assert shown in result.text()
     assert shown in (result.students["en"] / "README.md").read_text()
     findings = " ".join(finding.text for finding in section(read_run(out)).findings)
     assert f"(teacher {teacher['retrieval tr-en']:.3f})" in findings
+
+
+def by_name(values):
+    return {" ".join(key): value for key, value in values.items()}
+
+
+def test_a_run_ends_with_a_verdict_and_the_next_command(done):
+    text = done[2].text()
+    scores, teacher = done[2].run.summary, done[2].run.summary["teacher scores"]
+    kept = [scores[name] / teacher[name] for name in ("retrieval tr-en", "retrieval en-tr") if teacher[name]]
+    assert f"{min(kept):.0%} to {max(kept):.0%} of the teacher's retrieval accuracy" in text or len(kept) < 2
+    assert f"Next: residuum evaluate retrieval {done[2].students['en']} PAIRS" in text
+    assert verdict({}, {}, {}).startswith("Verdict: nothing was measured")
+    worse = verdict({"perplexity a/a": 3.0, "retrieval a-b": 0.3}, {"retrieval a-b": 0.6}, {"perplexity a/a": 2.0})
+    assert worse == (
+        "Verdict on the students: they keep 50% of the teacher's retrieval accuracy, and perplexity is lower than "
+        "before training in 0 of 1 cases."
+    )
+
+
+def test_monoalignment_of_one_language_says_what_it_is(values, texts, tmp_path):
+    config = values(texts={"en": texts["en"]}, preset="monoalignment", optimiser={"steps": 1})
+    text = distill(read_settings(config, out=tmp_path / "out", progress=False)).text()
+    assert "with one student this run matched the teacher's last layer and embeddings, and nothing more" in text
+
+
+def test_gradients_are_the_same_with_checkpointing(values):
+    gradients = []
+    for checkpointing in (False, True):
+        prepared = prepare(read_settings(values(optimiser={"gradient_checkpointing": checkpointing})))
+        assert prepared.students[0].model.module.is_gradient_checkpointing == checkpointing
+        prepared.step(prepared.batches(0)).total.backward()
+        named = [(n, p.grad) for student in prepared.students for n, p in student.model.module.named_parameters()]
+        gradients.append({(place, name): gradient for place, (name, gradient) in enumerate(named)})
+    for key, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][key], gradient, rtol=1e-5, atol=1e-7)
+
+
+def test_a_run_stops_when_retrieval_no_longer_improves_and_keeps_the_best_students(values, texts, tmp_path):
+    config = values(optimiser={"steps": 12, "learning_rate": 0.5, "warmup": 0})
+    config["evaluation"] = {"every": 1, "patience": 2, "pairs": {"tr-en": [texts["tr"], texts["en"]]}}
+    result = distill(read_settings(config, out=tmp_path / "out", progress=False))
+    summary = result.run.summary
+    assert summary["steps"] == summary["best step"] + 2 < 12
+    measured = result.scores.query("score == 'retrieval'").groupby("step")["value"].mean()
+    assert measured[summary["best step"]] == pytest.approx(measured[summary["steps"]])  # the best are what is written
+    with pytest.raises(SettingError, match="evaluation.patience watches retrieval"):
+        read_settings(values(evaluation={"patience": 2}))
+
+
+RECIPES = {  # a tiny teacher of the same architecture, and what must shrink with it
+    "xlmr-en-tr-sw": ("xlm-roberta", {}),
+    "mmbert-en-tr-sw": ("modernbert", {"shape": {"layers": 6}}),
+    "bert-distilbert": ("bert", {}),
+    "minilm": ("bert", {"shape": {"layers": 6, "hidden_size": 8, "heads": 2, "intermediate_size": 12}}),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_runs_with_a_stand_in_of_its_architecture(name, texts, tmp_path):
+    family, shapes = RECIPES[name]
+    recipe = yaml.safe_load((Path(__file__).parents[2] / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"))
+    read_settings(recipe)  # as it is written
+    changes = {} if family == "modernbert" else {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    pairs = {pair: [texts[side] for side in pair.split("-")] for pair in recipe.get("evaluation", {}).get("pairs", {})}
+    own = {
+        **recipe,
+        "teacher": str(save_teacher(family, tmp_path / "teacher", layers=12, **changes)),
+        "texts": {language: texts[language] for language in recipe["texts"]},
+        "text": {**recipe["text"], "batch_size": 2, "max_length": 24, "held_out": min(recipe["text"]["held_out"], 2)},
+        "optimiser": {**recipe["optimiser"], "steps": 2, "warmup": 0, "accumulation": 1},
+        "evaluation": {**recipe.get("evaluation", {}), "every": 1, "pairs": pairs},
+        "device": "cpu",
+        **shapes,
+    }
+    layers = own["shape"]["layers"]
+    result = distill(read_settings(own, out=tmp_path / "out", progress=False))
+    assert set(result.students) == set(recipe["texts"])
+    for folder in result.students.values():
+        assert hf.AutoModelForMaskedLM.from_pretrained(folder).config.num_hidden_layers == layers
 
 
 def test_students_learn(done):
@@ -135,13 +214,24 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_was_not(values, 
         assert all(torch.equal(killed[name][key], value) for key, value in whole[name].items())
 
 
+ACCELERATE = ["-m", "accelerate.commands.launch", "--cpu", "--num_machines=1", "--mixed_precision=no"]
+ACCELERATE += ["--dynamo_backend=no", "--main_process_port=0"]
+
+
 @pytest.mark.slow
-def test_two_processes_give_what_one_with_twice_the_batch_gives(values, tmp_path):
+@pytest.mark.parametrize(
+    ("recipe", "launch"),
+    [
+        ("corrected", ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]),
+        ("thesis", [*ACCELERATE, "--num_processes=2"]),
+    ],
+)
+def test_two_processes_give_what_one_with_twice_the_batch_gives(recipe, launch, values, tmp_path):
     for processes, size in ((1, 4), (2, 2)):
-        config = values(text={"batch_size": size, "held_out": 2, "shuffle_buffer": 8})
+        config = values(text={"batch_size": size, "held_out": 2, "shuffle_buffer": 8}, recipe=recipe)
         path = tmp_path / f"{processes}.yaml"
         path.write_text(yaml.safe_dump(config))
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        launcher = launch if processes == 2 else []
         command = [
             sys.executable,
             *launcher,
@@ -341,7 +431,7 @@ def test_retrieval_averages_the_blocks_and_not_the_embeddings(values, texts):
         ({"optimiser": {"precision": "float16"}}, SettingError, "a CPU cannot train in"),
         ({"evaluation": {"pairs": {"en-tr": ["no/such/en.txt", "no/such/tr.txt"]}}}, CorpusError, "does not exist"),
         (
-            {"losses": {"contrastive": 1}, "contrast": {"pairs": {"en-tr": ["no/such/en.txt", "no/such/tr.txt"]}}},
+            {"losses": {"contrastive": 1}, "translations": {"en-tr": ["no/such/en.txt", "no/such/tr.txt"]}},
             CorpusError,
             "does not exist",
         ),
@@ -358,7 +448,7 @@ def test_pieces_of_translations_are_kept_by_trimming(values, tmp_path):
     pairs = {"tr-en": [str(tmp_path / "tr.txt"), str(tmp_path / "en.txt")]}
     for share in ("none", "embeddings"):
         changes = {"losses": {"mlm": 0.5, "contrastive": 0.5}, "vocabulary": {"trim": True}, "share": share}
-        prepared = prepare(read_settings(values(contrast={"pairs": pairs}, **changes)))
+        prepared = prepare(read_settings(values(translations=pairs, **changes)))
         tokens = prepared.tokenizer("東京 は 日本", add_special_tokens=False)["input_ids"]
         assert set(tokens) <= set(prepared.vocabularies["tr"].kept)
         assert (set(tokens) <= set(prepared.vocabularies["en"].kept)) == (share == "embeddings")
@@ -397,8 +487,11 @@ def test_a_teacher_with_an_unknown_head_teaches_by_terms_that_need_none(values, 
     student = hf.AutoModel.from_pretrained(result.students["en"])
     teacher = hf.AutoConfig.from_pretrained(tmp_path / "modernbert")
     assert student.config.layer_types == [teacher.layer_types[layer - 1] for layer in (2, 4)]  # of the layers it copies
-    with pytest.raises(ModelError, match="The head of ModernBertForMaskedLM is not known; .*without mlm and soft"):
-        distill(read_settings({**config, "losses": {"mlm": 1.0}}, out=tmp_path / "mlm", progress=False))
+    learnt = distill(read_settings({**config, "losses": {"mlm": 1.0}}, out=tmp_path / "mlm", progress=False))
+    assert hf.AutoModelForMaskedLM.from_pretrained(learnt.students["en"]).head.dense.weight.shape == (16, 16)
+    config["teacher"] = str(save_teacher("albert", tmp_path / "albert"))
+    with pytest.raises(ModelError, match="The head of AlbertForMaskedLM is not known; .*without mlm and soft"):
+        distill(read_settings({**config, "losses": {"mlm": 1.0}}, out=tmp_path / "unknown", progress=False))
 
 
 def test_a_hub_dataset_has_no_fingerprint_and_the_card_says_so():
@@ -415,9 +508,3 @@ def test_a_teacher_without_a_head_is_offered_presets_that_need_none(values, tiny
         read_settings({**headless, "preset": "tinybert"}, out=tmp_path / "b", device="cpu", progress=False)
     )
     assert hf.AutoModel.from_pretrained(result.students["en"]).config.num_hidden_layers == 1
-
-
-def test_recipes_that_move_one_student_after_the_other_run_in_one_process(values, monkeypatch, tmp_path):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(SettingError, match="it runs in one process, found 2"):
-        distill(read_settings(values(recipe="thesis"), out=tmp_path))

@@ -8,7 +8,7 @@ from residuum.distillation.networks import language_model
 from residuum.errors import ModelError
 from teachers import CAUSAL, LINES, tokenizer_of
 
-FAMILIES = ("xlm-roberta", "bert", "roberta", "distilbert", "mpnet", "gpt2", "llama", "electra")
+FAMILIES = ("xlm-roberta", "bert", "roberta", "distilbert", "mpnet", "gpt2", "llama", "electra", "qwen3")
 
 
 def load(family, folder, **options):
@@ -40,7 +40,7 @@ def test_scores_are_what_the_model_turns_into_attention(family, teacher_folder):
         )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "modernbert"])
 def test_transform_and_projection_are_the_models_logits(family, teacher_folder):
     module = load(family, teacher_folder(family))
     model = language_model(module)

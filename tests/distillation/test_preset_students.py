@@ -33,7 +33,8 @@ def settings(texts, **changes):
     "preset", [pytest.param(name, marks=() if name == "monoshot" else pytest.mark.slow) for name in PRESETS]
 )
 def test_students_of_a_preset_are_plain_masked_language_models(preset, texts, tmp_path):
-    distill(read_settings(settings(texts, preset=preset), out=tmp_path, progress=False))
+    pairs = {"translations": {"en-tr": [texts["en"], texts["tr"]]}} if preset == "translation" else {}
+    distill(read_settings(settings(texts, preset=preset, **pairs), out=tmp_path, progress=False))
     students = sorted((tmp_path / "students").iterdir())
     assert [s.name for s in students] == (["en-tr"] if PRESETS[preset].share == "all" else ["en", "tr"])
     teacher = hf.AutoModelForMaskedLM.from_pretrained(teacher_folder())

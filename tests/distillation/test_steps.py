@@ -15,7 +15,7 @@ from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import PRESETS, read_settings
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
-from residuum.errors import StoreError
+from residuum.errors import ModelError, SettingError, StoreError
 from residuum.maths import losses
 from residuum.training import TrainingSettings, train, trainable_groups
 
@@ -199,8 +199,9 @@ def test_algorithm_1_differs_from_one_move_a_step(settings, tmp_path):
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))
-def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
-    prepared = prepare(settings(preset=preset))
+def test_every_preset_gives_finite_losses_and_gradients(settings, texts, preset):
+    pairs = {"translations": {"en-tr": [texts["en"], texts["tr"]]}} if preset == "translation" else {}
+    prepared = prepare(settings(preset=preset, **pairs))
     found = prepared.step(prepared.batches(0))
     found.total.backward()
     assert {name.partition(" ")[0] for name in found.terms} == set(PRESETS[preset].weights)
@@ -213,13 +214,62 @@ def test_every_preset_gives_finite_losses_and_gradients(settings, preset):
         assert all(torch.isfinite(g).all() for g in gradients)
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "gpt2", "electra"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "mpnet", "gpt2", "electra", "modernbert", "qwen3"])
 @pytest.mark.parametrize("recipe", ["corrected", "published"])
 def test_every_family_can_be_taught(settings, family, recipe):
     prepared = prepare(settings(family, recipe=recipe))
     found = prepared.step(prepared.batches(0))
     found.total.backward()
     assert torch.isfinite(found.total)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # DeBERTa's own
+def test_a_teacher_whose_attention_cannot_be_read_teaches_by_its_states(settings):
+    losses = {"mlm": 0.2, "soft": 0.3, "hidden_mse": 0.3, "embedding_mse": 0.2}
+    prepared = prepare(settings("deberta-v2", losses=losses))
+    found = prepared.step(prepared.batches(0))
+    found.total.backward()
+    assert torch.isfinite(found.total)
+    with pytest.raises(ModelError, match="cannot be read; choose losses without it"):
+        refused = prepare(settings("deberta-v2"))
+        refused.step(refused.batches(0))
+
+
+def test_layers_are_summed_with_their_weights(settings):
+    losses = {"losses": {"hidden_mse": 0.6, "attention_mse": 0.4}}
+    prepared = prepare(settings(**losses))
+    batch = prepared.batches(0)
+    alone = []
+    for weights in ((1.0, 0.0), (0.0, 1.0), (0.5, 2.0)):
+        prepared = prepare(settings(**losses, layer_weights=weights))
+        alone.append({name: float(value) for name, value in prepared.step(batch).terms.items()})
+    first, second, both = alone
+    for name, value in both.items():
+        assert value == pytest.approx(0.5 * first[name] + 2 * second[name], rel=1e-5)
+    with pytest.raises(SettingError, match=r"layer_weights has 3 numbers, but the layer map compares 2 layers"):
+        prepare(settings(**losses, layer_weights=(1.0, 1.0, 1.0)))
+
+
+def test_translations_are_drawn_to_the_teachers_vector_of_the_first_language(settings, texts):
+    prepared = prepare(settings(losses={"translation_mse": 1.0}, translations={"en-tr": [texts["en"], texts["tr"]]}))
+    batch = prepared.batches(0)
+    found = prepared.step(batch)
+    pair = batch["pairs en-tr"]
+
+    def mean(module, side):
+        mask = pair[f"attention_mask_{side}"]
+        states = module.base_model(input_ids=pair[f"input_ids_{side}"], attention_mask=mask).last_hidden_state
+        return (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+    target = mean(prepared.teacher.model.module, 0).detach()
+    english, turkish = (student.model.module for student in prepared.students)
+    expected = F.mse_loss(mean(english, 0), target) + F.mse_loss(mean(turkish, 1), target)
+    assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert list(found.terms) == ["translation_mse en-tr"]
+    found.total.backward()
+    assert all(
+        block.attention.self.query.weight.grad is not None for s in prepared.students for block in s.model.blocks
+    )
 
 
 def padded(batch, amount):
@@ -376,8 +426,8 @@ def test_a_cached_output_of_something_else_is_refused(settings, damage, tmp_path
 def test_options_that_align_students(settings, texts):
     pairs = {"tr-en": [texts["tr"], texts["en"]]}
     mixed = {"losses": {"adversarial": 0.2, "contrastive": 0.3, "mlm": 0.5}}
-    for contrast, names in (({}, {"en/en", "tr/tr"}), ({"pairs": pairs}, {"tr-en"})):
-        prepared = prepare(settings(**mixed, contrast=contrast))
+    for translations, names in (({}, {"en/en", "tr/tr"}), (pairs, {"tr-en"})):
+        prepared = prepare(settings(**mixed, translations=translations))
         found = prepared.step(prepared.batches(0))
         assert {name.split(" ")[1] for name in found.terms if name.startswith("contrastive")} == names
         found.total.backward()

@@ -155,9 +155,9 @@ def test_correlation_needs_both_numbers_for_the_same_models(model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"score": "euclid"}, "score is .euclid.; expected one of cosine, bertscore"),
+        ({"score": "euclid"}, "score is .euclid.; expected one of cosine, margin, bertscore"),
         ({"layers": "7"}, "Layer 7 does not exist"),
-        ({"score": []}, "score is empty; choose from cosine, bertscore"),
+        ({"score": []}, "score is empty; choose from cosine, margin, bertscore"),
     ],
 )
 def test_mistakes_are_named(options, message, model):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from residuum.errors import DataError
@@ -94,3 +95,32 @@ def test_a_vector_of_zeros_is_no_neighbour_of_any():
 def test_a_score_that_is_not_finite_is_named():
     with pytest.raises(DataError, match="Pair 1 has the score nan"):
         RankCounter(torch.tensor([0.5, float("nan")]))
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1000, 1000), (7, 11)])
+def test_margin_subtracts_the_mean_cosine_of_the_nearest_neighbours(rows, columns):
+    source, target = vectors(60, seed=1) + 1, vectors(60, seed=2) + 1
+    unit = [x / x.norm(dim=1, keepdim=True) for x in (source, target)]
+    cosine = (unit[0] @ unit[1].T).double().numpy()
+    of_source, of_target = (np.sort(table, axis=1)[:, -4:].mean(axis=1) for table in (cosine, cosine.T))
+    margin = 2 * cosine - of_source[:, None] - of_target
+    found = cosine_ranks(source, target, block=(rows, columns), neighbours=4)
+    for ranks, table in zip(found, (margin, margin.T), strict=True):
+        assert ranks.better.tolist() == (table > np.diagonal(table)[:, None] + 1e-9).sum(axis=1).tolist()
+        assert ranks.nearest.tolist() == table.argmax(axis=1).tolist()
+
+
+def test_margin_finds_partners_that_a_hub_hides():
+    target = vectors(40, seed=3)
+    source = target + 0.9 * vectors(40, seed=4)
+    target[0] = source.mean(dim=0) * 50 + target[0]  # near to all
+    plain, margin = (cosine_ranks(source, target, neighbours=k)[0].hits.mean() for k in (None, 5))
+    assert margin >= plain
+
+
+def test_f1_is_the_weighted_f1_of_scikit_learn():
+    source, target = vectors(50, seed=5), vectors(50, seed=6)
+    for ranks in cosine_ranks(source, source + 1.5 * target, block=(9, 13)):
+        expected = f1_score(np.arange(50), ranks.nearest, average="weighted", zero_division=0)
+        assert 0 < ranks.hits.mean() < 1
+        assert ranks.f1.mean() == pytest.approx(expected)

@@ -1,12 +1,15 @@
 """Intervals: exact cases, agreement with scipy, and how often they cover the truth."""
 
+from functools import reduce
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.moments import Moments, MomentsAccumulator, merge, subtract
-from residuum.maths.similarity import similarity_matrices
+from residuum.maths.similarity import jackknife_matrices, similarity_matrices
 from residuum.maths.statistics import (
     bootstrap,
     bootstrap_mean,
@@ -149,6 +152,7 @@ def population_moments(covariance: np.ndarray) -> Moments:
         third=np.zeros((2, 7)),
         fourth=np.zeros((2, 2)),
         floor=np.zeros(7),
+        precision=np.zeros(2),
     )
 
 
@@ -256,3 +260,68 @@ class TestPearson:
     def test_messages(self):
         with pytest.raises(DataError, match="two of equal length"):
             pearson(np.arange(3.0), np.arange(4.0))
+
+
+class TestCoverageOfFirstOrderIntervals:
+    """How often 95 % intervals hold the true value, for correlated sentences and Gaussian layers with 24 neurons."""
+
+    WIDTH, GROUPS = 24, 10
+
+    def layers(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        size = np.arange(1, self.WIDTH + 1) ** -0.5
+        a, b = (np.linalg.qr(rng.standard_normal((self.WIDTH,) * 2))[0] * size for _ in range(2))
+        return a, b, np.linspace(0.98, 0.02, self.WIDTH) ** 1.4
+
+    def coverage(self, sentences: int, corpora: int) -> dict[str, float]:
+        rng = np.random.default_rng(0)
+        a, b, rho = self.layers(rng)
+        blocks = {(0, 0): a @ a.T, (0, 1): a * rho @ b.T, (1, 1): b @ b.T}
+        n, measures = 10**12, ["neuron", "mixed", "cka", "procrustes", "shape"]
+        zero = np.zeros(2 * self.WIDTH)
+        truth = similarity_matrices(
+            Moments(
+                widths=(self.WIDTH,) * 2,
+                n=n,
+                mean=zero,
+                blocks={pair: n * block for pair, block in blocks.items()},
+                third=np.zeros((2, len(zero))),
+                fourth=np.zeros((2, 2)),
+                floor=zero.copy(),
+                precision=np.zeros(2),
+            ),
+            measures,
+        )
+        hits = dict.fromkeys(measures, 0)
+        for _ in range(corpora):
+            lengths = rng.integers(5, 30, sentences)
+            own = np.repeat(np.arange(sentences), lengths)
+
+            def latent(own: np.ndarray = own) -> np.ndarray:
+                shared = rng.standard_normal((sentences, self.WIDTH))[own]
+                return np.sqrt(0.3) * shared + np.sqrt(0.7) * rng.standard_normal((len(own), self.WIDTH))
+
+            z = latent()
+            x, y = z @ a.T, (rho * z + np.sqrt(1 - rho**2) * latent()) @ b.T
+            cuts = np.searchsorted(own, np.linspace(0, sentences, self.GROUPS + 1).astype(int))
+            parts = []
+            for first, stop in pairwise(cuts.tolist()):
+                accumulator = MomentsAccumulator([self.WIDTH] * 2)
+                accumulator.update([x[first:stop], y[first:stop]])
+                parts.append(accumulator.result())
+            halves = (reduce(merge, parts[::2]), reduce(merge, parts[1::2]))
+            found = jackknife_matrices([lambda part=part: part for part in parts], halves, measures)
+            for measure in measures:
+                one = found[measure]
+                interval = jackknife(one.value, one.left_out, [part.n for part in parts], bias=one.bias)
+                hits[measure] += bool(interval.low[0, 1] <= truth[measure][0, 1] <= interval.high[0, 1])
+        return {measure: count / corpora for measure, count in hits.items()}
+
+    def test_a_few_corpora(self):
+        found = self.coverage(sentences=100, corpora=10)
+        assert min(found.values()) >= 0.7, found
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("sentences", [100, 400])
+    def test_many_corpora(self, sentences):
+        found = self.coverage(sentences, corpora=200)
+        assert all(0.9 <= share <= 1.0 for share in found.values()), found

@@ -1,5 +1,7 @@
 """Chunked vocabulary losses equal the plain ones, in value and in every gradient."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -97,6 +99,34 @@ def test_cross_entropy_differs_from_the_divergence_by_the_teachers_entropy(tenso
         for t in (crossed, plain)
     )
     torch.testing.assert_close(a - b, entropy[6:11])
+
+
+@pytest.mark.parametrize("divergence", ["reverse", "js"])
+def test_other_divergences_equal_their_definition_and_its_gradients(tensors, labels, targets, divergence, monkeypatch):
+    monkeypatch.setattr(vocabulary_losses, "CHUNK_BYTES", 4 * PIECES * 4)
+    mine, theirs = ([t.clone().requires_grad_() for t in tensors] for _ in range(2))
+    targets = replace(targets, divergence=divergence)
+    found = vocabulary_losses.vocabulary_losses(learners_of(mine, (0.3, 0.7)), labels, targets)
+    total = torch.zeros(())
+    for number, learner in enumerate(learners_of(theirs, (0.3, 0.7))):
+        rows = slice(learner.first, learner.first + len(learner.features))
+        logits = learner.projection(learner.features)
+        hard = F.cross_entropy(logits, labels[rows], ignore_index=-100, reduction="none")
+        q, p = (
+            torch.distributions.Categorical(logits=z / TEMPERATURE)
+            for z in (logits, targets.projection(targets.features[rows]))
+        )
+        middle = torch.distributions.Categorical(probs=(p.probs + q.probs) / 2)
+        kl = torch.distributions.kl_divergence
+        value = kl(q, p) if divergence == "reverse" else (kl(p, middle) + kl(q, middle)) / 2
+        soft = TEMPERATURE**2 * value
+        torch.testing.assert_close(found.soft[number], soft.detach(), rtol=1e-4, atol=1e-5)
+        total = total + (hard * learner.hard_weights).sum() + (soft * learner.soft_weights).sum()
+    torch.testing.assert_close(found.total, total, rtol=1e-4, atol=1e-5)
+    found.total.backward()
+    total.backward()
+    for own, expected in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(own.grad, expected.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_a_frozen_projection_gets_no_gradient(tensors, labels, targets):

@@ -35,6 +35,7 @@ def every_run(word: str) -> list[Run]:
         languages_run(word),
         _with_word(ranking_run(), "card_classes", "label", word),
         redundancy_run(word=word),
+        shrinking_run(word),
         study_run(),
         Run("study distillation", {}, {"rows": 1}, {"scores": _scores(word).assign(row=word, parameters=10)}),
         _with_word(transfer_run(), "curve", "step", word),
@@ -118,6 +119,21 @@ def trimming_run(word: str) -> Run:
     pieces = pd.DataFrame({"piece": [word, "b"], "old_id": [0, 5], "new_id": [0, 1], "count": [6, 3]})
     summary = {"pieces after": 2, "pieces before": 10, "share saved": 0.4, "parameters after": 60}
     return Run("trim", {}, {**summary, "lines split in another way": 0}, {"pieces": pieces})
+
+
+def shrinking_run(word: str) -> Run:
+    bounds = {"fidelity_low": 0.8, "fidelity_high": 1.0, "ms_32": 2.0, "mb_32": 9.0}
+    stages = pd.DataFrame({"stage": ["original", "pruned", "healed"], "layers": [4, 2, 2], "parameters": [40, 20, 20]})
+    plan = {"layers": [3, 2], "ffn": [1.0, 0.5], "quality": [0.9, 0.7], "parameters": [30, 20], "speedup": [1.3, 2.0]}
+    curve = pd.DataFrame({"layers": [4, 3], "fidelity": [1.0, 0.9], "fidelity_low": 0.8, "fidelity_high": 1.0})
+    summary = {"layers": 4, "kept": [1, 4], "feed-forward": 0.5, "parameters before": 40, "parameters after": 20}
+    tables = {
+        "stages": stages.assign(fidelity=[1.0, 0.8, 0.9], **bounds),
+        "plan": pd.DataFrame(plan).assign(chosen=[False, True]),
+        "curve": curve,
+    }
+    config = {"model": word, "task": None}
+    return Run("shrink", config, {**summary, "fidelity": 0.9, "speed-up": [2.0, 1.9, 2.1]}, tables)
 
 
 def _scores(word: str) -> pd.DataFrame:

@@ -165,12 +165,15 @@ def test_the_same_again_returns_at_once_and_another_needs_fresh(tiny_folder, tmp
     ("choice", "message"),
     [
         ({}, "prune needs drop= or keep="),
-        ({"by": "luck", "drop": 1}, "by is 'luck'; expected one of cka, angular, probe"),
-        ({"by": "cka", "drop": 1}, "measured on text; give a corpus"),
+        ({"by": "luck", "drop": 1}, "by is 'luck'; expected one of cka, angular, influence"),
+        ({"by": "cka", "drop": 1}, "by is 'cka', which needs text; give a corpus"),
+        ({"ffn": 0.5}, "ffn is 0.5, which needs text; give a corpus"),
+        ({"drop": "1", "heal": 3}, "heal is 3, which needs text; give a corpus"),
+        ({"by": "cka", "ffn": 0.5, "corpus": "x.txt"}, "say with drop or keep how many"),
+        ({"drop": "1", "iterative": True}, "iterative measures again after each layer; add by"),
         ({"by": "probe", "drop": 1, "corpus": "x.conllu"}, "needs a task"),
         ({"by": "cka", "drop": 1, "corpus": "x.txt", "task": "upos"}, "uses no task; leave it out"),
-        ({"drop": "top:1", "corpus": "x.txt"}, "layers are chosen by position; add by, or leave it out"),
-        ({"drop": "1", "limit": 3}, "A limit is given, but layers are chosen by position"),
+        ({"drop": "1", "limit": 3}, "A limit is given, but no text; give a corpus, or leave it out"),
     ],
 )
 def test_choices_that_do_not_fit_together_are_refused(choice, message, tiny_folder, tmp_path):
@@ -203,4 +206,5 @@ def test_the_report_shows_which_layers_went(deep, corpus, tmp_path):
     shown = section(prune(deep, tmp_path, by="cka", drop=1, corpus=corpus).run)
     assert shown.facts["layers"] == "5 of 6"
     assert shown.findings[0].text.startswith("Layer 4 was dropped (1 layer), which saves")
-    assert [trace.name for trace in shown.panels[0].views[0].figure.data] == ["kept", "dropped"]
+    criterion = next(panel for panel in shown.panels if panel.title == "Criterion")
+    assert [trace.name for trace in criterion.views[0].figure.data] == ["kept", "dropped"]

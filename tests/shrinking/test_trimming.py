@@ -18,6 +18,7 @@ from residuum.samples import sample_text, teacher_folder
 from residuum.shrinking.trimming import trim
 from residuum.storage.results import read_run
 from teachers import LINES, TEXT, save_teacher, tokenizer_of
+from tiny import TEXT as TINY_TEXT
 from tiny import save_model
 
 FAMILIES = ("bert", "distilbert", "mpnet", "roberta", "gpt2", "gpt", "xlm-roberta")
@@ -235,3 +236,12 @@ def test_a_model_beyond_the_memory_limit_is_refused_before_it_is_loaded(command,
     assert status == 1
     assert "--max-memory allows" in err
     assert not (tmp_path / "out").exists()
+
+
+def test_both_models_stand_side_by_side(tmp_path):
+    folder = save_model("bert", tmp_path / "bert")
+    (tmp_path / "text.txt").write_text("\n".join(TINY_TEXT[:3]), encoding="utf-8")
+    stages = trim(folder, [tmp_path / "text.txt"], tmp_path / "out").run.tables["stages"].set_index("stage")
+    assert stages.loc["trimmed", "pieces"] < stages.loc["original", "pieces"]
+    assert stages.loc["trimmed", "parameters"] < stages.loc["original", "parameters"]
+    assert stages.loc["trimmed", "fidelity"] == pytest.approx(1, abs=1e-5)  # the kept text is split as before

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 
 import pytest
 import torch
@@ -33,6 +35,51 @@ def test_training_equals_a_hand_written_loop(tmp_path):
 
     assert _same(task.net, by_hand, atol=1e-6)
     assert not _same(task.net, regression().net, atol=1e-3), "the loop must move the weights"
+
+
+def test_batches_are_prepared_ahead_once_each_and_the_waiting_is_counted(tmp_path):
+    task, asked = regression(), []
+    slow = task.batches
+
+    class Watched:
+        per_epoch = slow.per_epoch
+
+        def __call__(self, position):
+            asked.append((position, threading.current_thread() is threading.main_thread()))
+            time.sleep(0.01)
+            return slow(position)
+
+    task.batches = Watched()
+    progress = task.train(tmp_path, steps=5).progress
+    assert asked == [(position, False) for position in range(5)]  # none beyond the last step
+    assert 0.005 < progress.waited <= progress.seconds
+
+
+def test_a_fault_in_the_data_is_raised_as_it_is(tmp_path):
+    task = regression()
+
+    class Broken:
+        per_epoch = 8.0
+
+        def __call__(self, position):
+            raise DataError("line 7 is broken")
+
+    task.batches = Broken()
+    with pytest.raises(DataError, match="line 7 is broken"):
+        task.train(tmp_path, steps=5)
+
+
+def test_training_stops_after_as_many_evaluations_without_a_better_score(tmp_path):
+    task, scores = regression(), iter([1.0, 3.0, 2.0, 2.5, 9.0])
+    options = {"evaluate_every": 2, "best_score": "score", "patience": 2, "checkpoint_every": 1, "keep_checkpoints": 3}
+    result = task.train(tmp_path, steps=20, evaluate=lambda step: {"score": next(scores)}, **options)
+    assert (result.progress.step, result.best_step) == (8, 4)
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*"))
+    assert kept == [f"step-{step:09d}" for step in (4, 6, 7, 8)]  # the best, and the last three
+    again = task.train(tmp_path, steps=20, evaluate=lambda step: {"score": 0.0}, **options)
+    assert again.progress.step == 8
+    with pytest.raises(SettingError, match="patience is 2, but best_score is not set"):
+        TrainingSettings(steps=2, patience=2)
 
 
 def test_accumulated_batches_equal_one_large_batch(tmp_path):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, Tensor]
 CHANGE_FILE = "change.safetensors"
-_PARTS = ("values", "added", "adapters", "layers")
+_PARTS = ("values", "added", "adapters", "low_rank", "layers")
+PROJECTIONS = ("query", "value", "q_lin", "v_lin", "q_proj", "v_proj", "q", "v")  # of queries and values, by family
 DEVIATION = 0.02  # of the initial weights: an adapter starts close to zero
 
 
@@ -36,6 +37,7 @@ class Change:
     values: Tensors = field(default_factory=dict)  # by the parameter's name
     added: Tensors = field(default_factory=dict)  # by the parameter's name
     adapters: Tensors = field(default_factory=dict)  # as `Adapters` names them
+    low_rank: Tensors = field(default_factory=dict)  # as `LowRankUpdates` names them
     layers: Tensors = field(default_factory=dict)  # by the number of the new layer and the name in it
 
     @property
@@ -52,6 +54,7 @@ class Applied:
         self.n_layers = layer_count(network)
         self.names = [*change.values, *change.added]
         self.adapters: Adapters | None = None
+        self.low_rank: LowRankUpdates | None = None
         self.layers = nn.ModuleList()
         self._before: dict[str, Tensor] = {}
         self._handles: list[RemovableHandle] = []
@@ -64,7 +67,26 @@ class Applied:
                     f"{'none of that name' if shape is None else f'shape {shape}'}. Use a student of the same shape."
                 )
         try:
-            self._put_in(change)
+            device = next(network.parameters()).device
+            with torch.no_grad():
+                for name in self.names:
+                    parameter = network.get_parameter(name)
+                    self._before[name] = parameter.detach().clone()
+                    if name in change.values:
+                        parameter.copy_(change.values[name])
+                    else:
+                        parameter.add_(change.added[name].to(device))
+            if change.layers:
+                count = 1 + max(int(name.partition(".")[0]) for name in change.layers)
+                self.layers = new_blocks(network, count, seed=0).to(device)
+                self.layers.load_state_dict(dict(change.layers))
+                add_layers(network, list(self.layers))
+            if change.adapters:
+                self.adapters = adapters_of(change.adapters).to(device)
+                self._handles += self.adapters.hang_in(network)
+            if change.low_rank:
+                self.low_rank = LowRankUpdates.of_tensors(change.low_rank).to(device)
+                self._handles += self.low_rank.hang_in(network)
         except BaseException:
             self.remove()
             raise
@@ -72,20 +94,22 @@ class Applied:
     @property
     def modules(self) -> dict[str, nn.Module]:
         """All modules that the network now runs, by name."""
-        parts: dict[str, nn.Module] = {"model": self.network}
-        return parts if self.adapters is None else {**parts, "adapters": self.adapters}
+        parts = {"model": self.network, "adapters": self.adapters, "low_rank": self.low_rank}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def changed(self) -> list[nn.Parameter]:
         """The parameters that the change brought or touched."""
         touched = [self.network.get_parameter(name) for name in self.names]
-        return [*touched, *self.layers.parameters(), *(self.adapters.parameters() if self.adapters else ())]
+        beside = [part for part in (self.layers, self.adapters, self.low_rank) if part is not None]
+        return [*touched, *(parameter for part in beside for parameter in part.parameters())]
 
     def current(self) -> Change:
         """The change after further training, all of it as values."""
         return Change(
             values={name: _copy(self.network.get_parameter(name)) for name in self.names},
             adapters={} if self.adapters is None else tensors_of(self.adapters),
+            low_rank={} if self.low_rank is None else tensors_of(self.low_rank),
             layers=tensors_of(self.layers),
         )
 
@@ -98,25 +122,6 @@ class Applied:
         with torch.no_grad():
             for name, before in self._before.items():
                 self.network.get_parameter(name).copy_(before)
-
-    def _put_in(self, change: Change) -> None:
-        device = next(self.network.parameters()).device
-        with torch.no_grad():
-            for name in self.names:
-                parameter = self.network.get_parameter(name)
-                self._before[name] = parameter.detach().clone()
-                if name in change.values:
-                    parameter.copy_(change.values[name])
-                else:
-                    parameter.add_(change.added[name].to(device))
-        if change.layers:
-            count = 1 + max(int(name.partition(".")[0]) for name in change.layers)
-            self.layers = new_blocks(self.network, count, seed=0).to(device)
-            self.layers.load_state_dict(dict(change.layers))
-            add_layers(self.network, list(self.layers))
-        if change.adapters:
-            self.adapters = adapters_of(change.adapters).to(device)
-            self._handles = self.adapters.hang_in(self.network)
 
 
 @contextmanager
@@ -220,6 +225,81 @@ class Adapters(nn.Module):
             return hook
 
         return [norm.register_forward_hook(hook_of(part)) for norm, part in zip(norms, self.blocks, strict=True)]
+
+
+class LowRank(nn.Module):
+    """ΔW·x = (α/r)·U·D·x with D: r × in, U: out × r, and α = 2r (Hu et al., 2022); U starts at 0, so ΔW does too."""
+
+    def __init__(self, n_in: int, n_out: int, rank: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(n_in, rank, bias=False), nn.Linear(rank, n_out, bias=False)
+        with torch.no_grad():
+            self.down.weight.copy_(torch.randn(rank, n_in, generator=generator) / n_in**0.5)
+            self.up.weight.zero_()
+
+    def forward(self, states: Float[Tensor, "*token in"]) -> Float[Tensor, "*token out"]:
+        """What is added to W·x."""
+        return 2 * self.up(self.down(states))
+
+
+class LowRankUpdates(nn.Module):
+    """LoRA: updates of low rank for the query and value projections of each block, the same in several networks."""
+
+    def __init__(self, shapes: Sequence[Mapping[str, tuple[int, int]]], rank: int, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({name: LowRank(*shape, rank, generator) for name, shape in block.items()}) for block in shapes
+        )
+
+    @classmethod
+    def of_network(cls, network: PreTrainedModel, rank: int, seed: int) -> LowRankUpdates:
+        """Fresh updates for the projections that a network has."""
+        found = _projections(network)
+        shapes = [{name: (part.in_features, part.out_features) for name, part in block.items()} for block in found]
+        return cls(shapes, rank, seed)
+
+    @classmethod
+    def of_tensors(cls, tensors: Tensors) -> LowRankUpdates:
+        """The updates that have these weights."""
+        shapes: dict[int, dict[str, tuple[int, int]]] = {}
+        for key in tensors:
+            _, block, name, _, _ = key.split(".")
+            down, up = (tensors[f"blocks.{block}.{name}.{part}.weight"] for part in ("down", "up"))
+            shapes.setdefault(int(block), {})[name] = (down.shape[1], up.shape[0])
+        updates = cls([shapes[block] for block in sorted(shapes)], rank=next(iter(tensors.values())).shape[0])
+        updates.load_state_dict(dict(tensors))
+        return updates
+
+    def hang_in(self, network: PreTrainedModel) -> list[RemovableHandle]:
+        """Hang the updates into a network; removing the handles restores it."""
+        handles, found = [], _projections(network)
+        if [list(block) for block in found] != [list(block) for block in self.blocks]:  # pyright: ignore[reportArgumentType]
+            raise ModelError(
+                f"There are low-rank updates for {len(self.blocks)} blocks, which {type(network).__name__} with "
+                f"{len(found)} does not have in this form; give students of the same shape."
+            )
+        for parts, updates in zip(found, self.blocks, strict=True):
+            for name, part in parts.items():
+                update = updates[name]  # pyright: ignore[reportIndexIssue]
+                hook = lambda _, args, output, update=update: output + update(args[0])  # noqa: E731
+                handles.append(part.register_forward_hook(hook))
+        return handles
+
+
+def _projections(network: PreTrainedModel) -> list[dict[str, nn.Linear]]:
+    """The query and value projections of each block, by their last name."""
+    blocks = find_blocks(network.base_model)[2] or []
+    found = []
+    for block in blocks:
+        named = ((name.rpartition(".")[2], part) for name, part in block.named_modules())
+        found.append({name: part for name, part in named if name in PROJECTIONS and isinstance(part, nn.Linear)})
+    if not found or not all(len(parts) == 2 for parts in found):
+        raise ModelError(
+            f"The query and value projections of {type(network).__name__} are not known; choose another strategy than "
+            "lora."
+        )
+    return found
 
 
 def closing_norms(network: PreTrainedModel) -> Sequence[nn.LayerNorm]:

@@ -174,25 +174,23 @@ def without_recurring(corpus: Corpus, others: Iterable[Corpus]) -> tuple[Corpus,
 def read_part(task: str | Task, path: str | Path, *, limit: int | None = None) -> Corpus:
     """Read one part of a task from its file."""
     task, path = transfer_task(task), Path(path)
-    corpus = _read_xnli(path) if task.name == "xnli" else read_corpus(path, regression=task.regression or None)
+    if task.name != "xnli":
+        corpus = read_corpus(path, regression=task.regression or None)
+    else:  # premise, hypothesis and label, often without a header; labels of the test part are in a separate file
+        cells = next(iter(first_lines(path)), "").split("\t") if path.suffix == ".tsv" else []
+        columns = range(min(len(cells), 3)) if cells and known_text_columns(cells) is None else ()
+        text, pair, label = (*columns, None, None, None)[:3]
+        corpus = read_corpus(path, text=text, pair=pair, label=label)
+        beside = next(path.parent.glob(f"{_LABELS}.*"), None)
+        if not corpus.sentence_labels and beside is not None:
+            corpus = replace(corpus, sentence_labels={"label": [*whole_text(beside).split()]})
+        labels = {
+            name: [_OTHER_NAMES.get(str(label), label) for label in values]
+            for name, values in corpus.sentence_labels.items()
+        }
+        corpus = replace(corpus, sentence_labels=labels)
     check_labels(task, corpus)
     return corpus if limit is None else corpus.limit(limit)
-
-
-def _read_xnli(path: Path) -> Corpus:
-    """Premise, hypothesis and label, often without a header; labels of the test part are in a separate file."""
-    cells = next(iter(first_lines(path)), "").split("\t") if path.suffix == ".tsv" else []
-    columns = range(min(len(cells), 3)) if cells and known_text_columns(cells) is None else ()
-    text, pair, label = (*columns, None, None, None)[:3]
-    corpus = read_corpus(path, text=text, pair=pair, label=label)
-    beside = next(path.parent.glob(f"{_LABELS}.*"), None)
-    if not corpus.sentence_labels and beside is not None:
-        corpus = replace(corpus, sentence_labels={"label": [*whole_text(beside).split()]})
-    labels = {
-        name: [_OTHER_NAMES.get(str(label), label) for label in values]
-        for name, values in corpus.sentence_labels.items()
-    }
-    return replace(corpus, sentence_labels=labels)
 
 
 def _file_of(folder: Path, split: str, language: str) -> Path | None:

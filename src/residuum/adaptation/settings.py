@@ -33,6 +33,7 @@ class AdaptationTraining(Settings):
         Literal["best", "last"], Option("Weights to keep: best on the source language's development part, or last")
     ] = "best"
     reduction: Annotated[int, Option("Layer width divided by adapter width", at_least=1)] = 16
+    rank: Annotated[int, Option("Rank of LoRA's updates", at_least=1)] = 8
     few_shot_epochs: Annotated[float, Option("Epochs on the few-shot examples", above=0)] = 50.0
     few_shot_batch_size: Annotated[int, Option("Few-shot examples per step", at_least=1)] = 32
     few_shot_learning_rate: Annotated[float, Option("Learning rate on the few-shot examples", above=0)] = 2e-5
@@ -103,7 +104,8 @@ class AdaptSettings(AdaptationTraining, TransferFiles, Resumable):
         tuple[str, ...],
         Option(
             "all, or some of full-source, full-target, freeze+0 (+2, +4, …), adapter-source, adapter-target, "
-            "adapter-joint, bitfit-source, bitfit-target, bitfit-joint, sparse-delta",
+            "adapter-joint, bitfit-source, bitfit-target, bitfit-joint, sparse-delta; beyond the thesis lora-source, "
+            "lora-target, lora-joint",
             identity=False,
         ),
     ] = ("full-target",)

@@ -70,7 +70,7 @@ def learn_zero_shot(
         return run
     data = _source_data(context, students)
     networks = [student.network(seed) for student in students]
-    plan = strategy_plan(strategy, networks, reduction=settings.reduction, seed=seed)
+    plan = strategy_plan(strategy, networks, reduction=settings.reduction, rank=settings.rank, seed=seed)
     readers = [logits_of(network) for network in plan.readers]
     training = learn(
         plan.modules,

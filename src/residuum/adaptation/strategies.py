@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from residuum.adaptation.changes import Adapters, Change, new_blocks, tensors_of
+from residuum.adaptation.changes import Adapters, Change, LowRankUpdates, new_blocks, tensors_of
 from residuum.errors import ModelError, SettingError
 from residuum.models.surgery import add_layers, embedding_modules, layer_count
 
@@ -38,6 +38,9 @@ STRATEGIES = (
 
 # Where source and target are one model, the others are the same training under another name; sparse-delta is not, since
 # it leaves the embeddings as they are and has another learning rate.
+LORA = ("lora-source", "lora-target", "lora-joint")
+"""Strategies that the thesis does not have; `all` leaves them out."""
+
 STRATEGIES_OF_ONE = (
     "adapter-target",
     "bitfit-target",
@@ -48,7 +51,7 @@ STRATEGIES_OF_ONE = (
     "full-target",
 )
 
-_NAME = re.compile(r"(full)-(source|target)|(adapter|bitfit)-(source|target|joint)|(sparse-delta)|(freeze)\+(\d+)")
+_NAME = re.compile(r"(full)-(source|target)|(adapter|bitfit|lora)-(source|target|joint)|(sparse-delta)|(freeze)\+(\d+)")
 Parameters = dict[str, nn.Parameter]
 
 
@@ -61,7 +64,7 @@ class Strategy:
     """
 
     name: str
-    family: str  # full, freeze, adapter, bitfit or sparse-delta
+    family: str  # full, freeze, adapter, bitfit, lora or sparse-delta
     reads: str
     new_layers: int = 0
 
@@ -89,7 +92,8 @@ def named_strategies(names: str | Sequence[str], *, one_model: bool = False) -> 
     strategies = []
     for name in listed:
         if (match := _NAME.fullmatch(name)) is None:
-            raise SettingError(f"There is no strategy {name!r}; choose 'all' or some of {', '.join(STRATEGIES)}.")
+            known = ", ".join([*STRATEGIES, *LORA])
+            raise SettingError(f"There is no strategy {name!r}; choose 'all' or some of {known}.")
         full, side, efficient, reads, delta, freeze, layers = match.groups()
         family = freeze or full or efficient or delta
         strategies.append(Strategy(name, family, side or reads or "source", int(layers or 0)))
@@ -115,22 +119,22 @@ class StrategyPlan:
 
 
 def strategy_plan(
-    strategy: Strategy, networks: Sequence[PreTrainedModel], *, reduction: int = 16, seed: int = 0
+    strategy: Strategy, networks: Sequence[PreTrainedModel], *, reduction: int = 16, rank: int = 8, seed: int = 0
 ) -> StrategyPlan:
-    """Prepare networks for a strategy; `reduction` is layer width divided by adapter width."""
+    """Prepare networks for a strategy; `reduction` is layer width divided by adapter width, `rank` that of LoRA."""
+    first = networks[0]
     if strategy.family == "adapter":
-        return _adapters(networks, reduction, seed)
+        return _hung_in(networks, "adapters", Adapters(layer_count(first), first.config.hidden_size, reduction, seed))
+    if strategy.family == "lora":
+        return _hung_in(networks, "low_rank", LowRankUpdates.of_network(first, rank, seed))
     if strategy.family == "bitfit":
         return _biases(networks)
     (network,) = networks
     if strategy.family == "freeze":
         return _new_layers(network, strategy.new_layers, seed)
-    return _delta(network) if strategy.family == "sparse-delta" else _everything(network)
-
-
-def _everything(network: PreTrainedModel) -> StrategyPlan:
-    """FULL: all parameters of one student."""
-    names = [name for name, _ in network.named_parameters()]
+    if strategy.family == "sparse-delta":
+        return _delta(network)
+    names = [name for name, _ in network.named_parameters()]  # FULL: all parameters of one student
     network.requires_grad_(True).train()
     return StrategyPlan({"model": network}, [network], lambda: Change(values=_values(network, names)))
 
@@ -147,18 +151,17 @@ def _new_layers(network: PreTrainedModel, count: int, seed: int) -> StrategyPlan
     )
 
 
-def _adapters(networks: Sequence[PreTrainedModel], reduction: int, seed: int) -> StrategyPlan:
-    """ADAPT: the same adapters and the same head in all networks, which are otherwise frozen."""
+def _hung_in(networks: Sequence[PreTrainedModel], part: str, learning: Adapters | LowRankUpdates) -> StrategyPlan:
+    """ADAPT and LoRA: the same adapters or updates and the same head in all networks, which are otherwise frozen."""
     first = networks[0]
-    adapters = Adapters(layer_count(first), first.config.hidden_size, reduction, seed)
-    adapters.to(next(first.parameters()).device)
+    learning.to(next(first.parameters()).device)
     names = list(head_parameters(first))
     for network in networks:
-        adapters.hang_in(network)
+        learning.hang_in(network)
     return StrategyPlan(
-        {**_sharing(networks, names), "adapters": adapters},
+        {**_sharing(networks, names), part: learning},
         networks,
-        lambda: Change(values=_values(first, names), adapters=tensors_of(adapters)),
+        lambda: Change(values=_values(first, names), **{part: tensors_of(learning)}),
     )
 
 

@@ -140,6 +140,14 @@ COMMANDS = (
         SMALLER,
     ),
     CommandEntry(
+        "shrink",
+        "residuum.shrinking.settings:ShrinkSettings",
+        "residuum.shrinking.shrink:shrink",
+        "Write a smaller model that is as good as it can be: plan, cut, heal, verify, with proof",
+        SMALLER,
+        page=True,
+    ),
+    CommandEntry(
         "prune",
         "residuum.shrinking.settings:PruneSettings",
         "residuum.shrinking.pruning:prune",

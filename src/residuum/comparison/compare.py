@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from residuum.activations.auditing import audit_table
 from residuum.activations.store import ActivationStore, check_same_words
 from residuum.comparison.costs import check_memory, comparison_cost
@@ -19,14 +21,16 @@ from residuum.comparison.estimates import (
     moment_estimates,
     side_pass,
 )
-from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences
+from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences, without_outliers
 from residuum.comparison.settings import PAPER, CompareSettings
-from residuum.comparison.tables import curve_table, layer_table, similarity_table
+from residuum.comparison.tables import curve_table, layer_table, model_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, CostStep, within
 from residuum.engine import Engine, as_engine, worker_count
 from residuum.errors import SettingError
+from residuum.maths.neuron_ids import split_id
 from residuum.maths.similarity import MEASURES, check_options
+from residuum.maths.statistics import Interval, jackknife
 from residuum.settings import command, named_source
 from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import is_address
@@ -38,8 +42,11 @@ if TYPE_CHECKING:  # torch is loaded only where models are read
 
 OUTLIER_SHARE = 0.5
 """Share of a layer's variance from which a neuron is an outlier that decides a similarity alone."""
+FEW_WORDS = 10
+"""Words per neuron below which most measures are high by chance."""
 ATTENTION = tuple(name for name, measure in MEASURES.items() if "attention" in measure.source)
-SETS = {"paper": PAPER, "attention": ATTENTION, "all": tuple(MEASURES)}
+STANDARD = (*PAPER, "cka_debiased", "procrustes", "ridge", "cka_rbf", "rsa", "knn", *ATTENTION)
+SETS = {"paper": PAPER, "attention": ATTENTION, "standard": STANDARD}
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +57,7 @@ class Comparison(Result):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """measure, model_a, layer_a, model_b, layer_b, value, low, high, null."""
+        """measure, model_a, layer_a, model_b, layer_b, value, low, high, null, null_sd, p."""
         return self.run.tables["similarity"]
 
     @property
@@ -60,8 +67,35 @@ class Comparison(Result):
 
     @property
     def layers(self) -> pd.DataFrame:
-        """Each layer's neurons, and how many of them are constant."""
+        """Each layer's neurons, how many are constant, and how its variance is spread over neurons and words."""
         return self.run.tables["layers"]
+
+    @property
+    def models(self) -> pd.DataFrame:
+        """Model × model: the mean over layers of the best similarity to a layer of the other, and of all."""
+        return self.run.tables["models"]
+
+    def difference(self, measure: str, first: Sequence[Any], second: Sequence[Any]) -> Interval:
+        """One cell minus another with its 95 % interval; a cell is (model_a, layer_a, model_b, layer_b).
+
+        Both were measured on the same sentences, so the interval is narrower than those of the cells suggest.
+        """
+        rows = self.frame[self.frame["measure"] == measure].reset_index(drop=True)
+        left_out = self.run.tensors.get(f"left_out.{measure}")
+        if rows.empty or left_out is None:
+            raise SettingError(f"This comparison has no intervals of {measure}, so none of differences either.")
+        places = []
+        for cell in (first, second):
+            found = (rows[["model_a", "layer_a", "model_b", "layer_b"]] == list(cell)).all(axis=1)
+            if not found.any() or np.isnan(rows.loc[found, "low"].iloc[0]):
+                raise SettingError(f"There is no interval of {measure} for {tuple(cell)}.")
+            places.append(int(found.to_numpy().argmax()))
+        flat = left_out.reshape(len(left_out), -1)
+        a, b = places
+        value, bias = rows["value"].to_numpy(), self.run.tensors.get(f"bias.{measure}")
+        shift = None if bias is None else np.asarray(bias.ravel()[a] - bias.ravel()[b])
+        sizes = self.run.tensors["group_words"]
+        return jackknife(np.asarray(value[a] - value[b]), flat[:, a] - flat[:, b], sizes, bias=shift)
 
     def text(self) -> str:
         """The size of the comparison, and how many values it has."""
@@ -84,10 +118,9 @@ def compare(settings: CompareSettings) -> Comparison:
     """Compare all layers of some models over the same words.
 
     `sources` are activation stores (or their folders), or models (or their names), which then read `corpus`
-    themselves without storing anything. Intervals are 95 % jackknife intervals over `groups` groups of sentences;
-    `null` adds the value under permuted words. `max_memory` (bytes) trades memory for passes over the words.
-    `products="float32"` changes values by some 1e-8, but those of `mixed`, which needs the smallest directions, by
-    1e-4.
+    themselves without storing anything; a folder of checkpoints is one model each. Intervals are 95 % jackknife
+    intervals over `groups` groups of sentences, for the measures where they cover; `null` adds the distribution under
+    permuted words. `max_memory` (bytes) trades memory for passes over the words.
     """
     activations, measures, left_out = _comparable(settings)
     config = {
@@ -120,9 +153,34 @@ def _comparable(settings: CompareSettings) -> tuple[list[Activations], list[str]
     attention = bool(set(asked) & set(ATTENTION))
     activations = list(_activations(settings, attention))
     check_same_words(activations)
-    measures, left_out = _possible_measures(asked, settings.measures, activations)
+    dropped = [_dropped(settings.drop_neurons, source.name, [s.name for s in activations]) for source in activations]
+    remedies = (settings.skip_first, settings.clip, settings.standardize)
+    activations = [without_outliers(a, neurons, *remedies) for a, neurons in zip(activations, dropped, strict=True)]
+    without = [source.name for source in activations if not source.n_heads]
+    measures, left_out = asked, ""
+    if attention and len(without) == len(activations):  # `all` means all that the models allow
+        if "all" not in settings.measures:
+            raise SettingError(
+                f"{without[0]} gives no attention; extract it with --attention, or load it with attention=True."
+            )
+        measures = [measure for measure in asked if measure not in ATTENTION]
+    if attention and without:
+        left_out = f"attention measures ({', '.join(without)} without attention)"
     check_options(measures, settings.measure_options)
     return activations, measures, left_out
+
+
+def _dropped(ids: Sequence[str], name: str, names: Sequence[str]) -> dict[int, list[int]]:
+    """The neurons of a model among `layer:neuron` (of every model) and `MODEL/layer:neuron`."""
+    found: dict[int, list[int]] = {}
+    for one in ids.split(",") if isinstance(ids, str) else ids:
+        model, _, neuron = one.strip().rpartition("/")
+        if model and model not in names:
+            raise SettingError(f"{one} names no model of this comparison; they are {', '.join(names)}.")
+        layer, index = split_id(neuron)
+        if model in ("", name):
+            found.setdefault(layer, []).append(index)
+    return found
 
 
 def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activations]:
@@ -130,7 +188,7 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
     corpus = settings.corpus
     if corpus is not None and not isinstance(corpus, Corpus):
         corpus = read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
-    sources = [named_source(source) for source in settings.sources]
+    sources = [one for source in settings.sources for one in _series(*named_source(source))]
     if corpus is not None and settings.max_memory is not None:
         from residuum.models.loading import check_weights
 
@@ -143,25 +201,30 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
         elif corpus is None:
             raise SettingError(f"{source} is a model, not an activation store; pass --corpus.")
         else:
+            from residuum.activations.live import LiveActivations
+            from residuum.models.loading import as_model
+
+            loading = {"device": settings.device, "precision": settings.precision, "attention": attention}
             for twin in (False, True)[: 1 + settings.random_twins]:
-                yield _live(settings, source, name, twin, corpus, attention)
+                model = as_model(source, random_init=twin, seed=settings.seed, **loading)
+                if name is not None:
+                    model = replace(model, name=f"{name} (random)" if twin else name)
+                given = attention and model.gives_attention
+                yield LiveActivations.of(model, corpus, attention=given, max_loss=settings.max_loss)
+
+
+def _series(name: str | None, source: Any) -> list[tuple[str | None, Any]]:
+    """A folder of `checkpoint-100`, `checkpoint-200`, … as a model each, in their order; else the source itself."""
+    if not isinstance(source, str | Path) or (Path(source) / "config.json").exists() or is_address(source):
+        return [(name, source)]
+    steps = [folder for folder in Path(source).glob("*-*") if (folder / "config.json").exists()]
+    steps = [folder for folder in steps if folder.name.rpartition("-")[2].isdecimal()]
+    steps.sort(key=lambda folder: int(folder.name.rpartition("-")[2]))
+    return [(f"{name or Path(source).name} {folder.name}", folder) for folder in steps] or [(name, source)]
 
 
 def _is_store(source: Any) -> bool:
     return isinstance(source, str | Path) and (is_address(source) or (Path(source) / "manifest.json").exists())
-
-
-def _live(
-    settings: CompareSettings, source: Any, name: str | None, twin: bool, corpus: Corpus, attention: bool
-) -> Activations:
-    from residuum.activations.live import LiveActivations
-    from residuum.models.loading import as_model
-
-    loading = {"device": settings.device, "precision": settings.precision, "attention": attention}
-    model = as_model(source, random_init=twin, seed=settings.seed, **loading)
-    if name is not None:
-        model = replace(model, name=f"{name} (random)" if twin else name)
-    return LiveActivations.of(model, corpus, attention=attention and model.gives_attention, max_loss=settings.max_loss)
 
 
 def _plan(
@@ -169,91 +232,89 @@ def _plan(
 ) -> ComparisonPlan:
     return ComparisonPlan(
         sources=activations,
-        groups=cut_into_groups(rows_of_sentences(activations[0]), settings.groups),
+        groups=cut_into_groups(
+            rows_of_sentences(activations[0]), settings.groups if settings.intervals or "ridge" in measures else 1
+        ),
         measures=measures,
         options=settings.measure_options,
         intervals=settings.intervals,
-        null=settings.null,
+        permutations=settings.permutations if settings.null else 0,
         sample=settings.sample,
         seed=settings.seed,
-        engine=as_engine(engine, Engine(worker_count(None))),
+        engine=as_engine(engine, Engine()),
         max_memory=_memory_left(activations, settings.max_memory),
         scratch=folder,
         products=settings.products,
+        threads=worker_count(settings.workers if isinstance(settings.workers, int) else None),
     )
 
 
 def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progress: bool) -> Run:
     words = sum(group.words for group in plan.groups)
-    rounds = 1 + plan.has_attention + (len(plan.passes()) if plan.of("moments") else 0)
+    rounds = 1 + plan.has_attention + (len(plan.passes()) if plan.of("moments") or plan.of("folds") else 0)
     with progress_bar(total=words * rounds, unit=" words", shown=progress, leave=False) as bar:
-        context, sample, sizes = side_pass(plan, bar.update)
+        side = side_pass(plan, bar.update)
         estimates: dict[str, LayerEstimate] = {}
         variances: list[LayerVariance] | None = None
         uniform = 0
-        if plan.of("moments"):
+        if plan.of("moments") or plan.of("folds"):
             found, variances = moment_estimates(plan, bar.update)
             estimates |= found
         if plan.of("arrays"):
-            estimates |= array_estimates(plan, sample, sizes)
+            estimates |= array_estimates(plan, side.sample, side.sizes)
         if plan.has_attention:
             found, uniform = attention_estimates(plan, bar.update)
             estimates |= found
-    similarity = similarity_table(plan, {measure: estimates[measure] for measure in plan.measures})
-    layers = layer_table(plan, variances)
+    estimates = {measure: estimates[measure] for measure in plan.measures}
+    layers = layer_table(plan, variances, side.first_share)
+    outliers = [row for row in layers.to_dict("records") if (row["top_share"] or 0.0) > OUTLIER_SHARE]
+    worst = max(outliers, key=lambda row: row["top_share"], default={})
+    per_neuron = words / max(plan.widths)
+    biased = [m for m in plan.measures if MEASURES[m].source == "moments" and m != "cka_debiased"]
+    few = biased if per_neuron < FEW_WORDS else []
     summary = {
         f"{plan.sources[0].unit}s": words,
         "layers": len(plan.widths),
         "groups": len(plan.groups),
         **({"dead neurons": sum(v.constant for v in variances)} if variances is not None else {}),
-        **_outlier_summary(layers),
-        **({"words sampled": len(sample[0])} if plan.of("arrays") else {}),
+        **(
+            {
+                "outlier neurons": f"in {len(outliers)} layers one neuron has most of the variance (neuron "
+                f"{worst['top_neuron']} of layer {worst['layer']} of {worst['model']} has {worst['top_share']:.0%}); "
+                "--standardize"
+            }
+            if outliers
+            else {}
+        ),
+        **({"few words": f"{per_neuron:.0f} per neuron, so high by chance: {', '.join(few)}"} if few else {}),
+        **({"words sampled": len(side.sample[0])} if plan.of("arrays") else {}),
         **({"uniform attention rows": uniform} if plan.has_attention else {}),
         **({"left out": left_out} if left_out else {}),
     }
     tables = {
-        "similarity": similarity,
-        "curves": curve_table(plan, estimates, context),
+        "similarity": similarity_table(plan, estimates),
+        "curves": curve_table(plan, estimates, side.context),
         "layers": layers,
+        "models": model_table(plan, estimates),
         "audit": audit_table(plan.sources),
     }
-    return Run(command="compare", config=config, summary=summary, tables=tables)
-
-
-def _outlier_summary(layers: pd.DataFrame) -> dict[str, str]:
-    """A warning where one neuron has more than half of a layer's variance: SVCCA and CKA then compare little else."""
-    rows = [row for row in layers.to_dict("records") if (row["top_share"] or 0.0) > OUTLIER_SHARE]
-    if not rows:
-        return {}
-    worst = max(rows, key=lambda row: row["top_share"])
-    place = f"neuron {worst['top_neuron']} of layer {worst['layer']} of {worst['model']} has {worst['top_share']:.0%}"
-    return {"outlier neurons": f"in {len(rows)} layers one neuron has most of the variance ({place}); --standardize"}
+    tensors = {f"left_out.{name}": one.left_out for name, one in estimates.items() if len(one.left_out)}
+    tensors |= {f"bias.{name}": one.bias for name, one in estimates.items() if one.bias is not None}
+    tensors["group_words"] = np.array([group.words for group in plan.groups])
+    return Run(command="compare", config=config, summary=summary, tables=tables, tensors=tensors)
 
 
 def chosen_measures(measures: str | Sequence[str]) -> list[str]:
     """The names of the measures that are asked for, sets such as `paper` spelled out."""
     names = measures.split(",") if isinstance(measures, str) else list(measures)
-    chosen = [name.strip() for one in names for name in SETS.get(one.strip(), (one,))]
-    unknown = [name for name in chosen if name not in MEASURES]
+    known = [name for name, measure in MEASURES.items() if measure.source != "outputs"]
+    chosen = [name.strip() for one in names for name in {**SETS, "all": known}.get(one.strip(), (one,))]
+    unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
         raise SettingError(
-            f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, *MEASURES))}."
+            f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, 'all', *known))}."
         )
     return list(dict.fromkeys(chosen))
-
-
-def _possible_measures(
-    chosen: list[str], asked: Sequence[str], activations: list[Activations]
-) -> tuple[list[str], str]:
-    """`all` means all that the stores allow; an attention measure asked for by name is an error without attention."""
-    without = [source.name for source in activations if not source.n_heads]
-    if not without or not set(chosen) & set(ATTENTION):
-        return chosen, ""
-    if "all" not in asked:
-        raise SettingError(
-            f"{without[0]} gives no attention; extract it with --attention, or load it with attention=True."
-        )
-    return [m for m in chosen if m not in ATTENTION], f"attention measures ({', '.join(without)} without attention)"
 
 
 def _memory_left(activations: Sequence[Activations], max_memory: int | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -20,7 +21,7 @@ from residuum.comparison.passes import (
 from residuum.costs import Cost, CostStep, quickest, within
 from residuum.engine import MOST_TASKS, Engine, tree_height
 from residuum.maths.layer_blocks import scatter_bytes
-from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge
+from residuum.maths.moments import CHUNK, MomentsAccumulator, merge
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 
 FLOAT32, FLOAT64 = 4, 8
@@ -37,44 +38,40 @@ def comparison_cost(plan: ComparisonPlan, times: float = 1.0) -> Cost:
     words = round(times * sum(group.words for group in plan.groups))
     tasks = min(round(times * sum(map(len, plan.parts))), len(plan.groups) * MOST_TASKS)
     replicates = len(plan.groups) + 1 if plan.intervals and len(plan.groups) > 1 else 1
-    steps = [_side(plan, words, tasks)]
+    types = frequent_types(plan.sources[0].sentences) if plan.sources[0].unit == "word" else {}
+    reading = _per_word(plan, lambda group: group_side(plan.sources, group, types, np.zeros(0, np.int64)))
+    steps = [CostStep("contexts and sample", reading * words, _tasks(plan, tasks), memory=side_bytes(plan))]
     if plan.of("moments"):
         steps += _moments(plan, words, tasks, replicates)
     for measure in plan.of("arrays"):
-        matrices = replicates + plan.null
+        matrices = replicates + 4 * plan.permutations  # with as many permuted layers beside them
         steps.append(array_step(measure, plan.widths, min(plan.sample, words), matrices, memory=array_bytes(plan)))
     if plan.has_attention:
-        steps.append(_attention(plan, words, tasks))
+        measures = [*plan.of("attention"), *plan.of("attention moments")]
+        reading = _per_word(plan, lambda group: group_attention(plan.sources, group, measures))
+        seconds = reading * words * (1 + 4 * plan.permutations)
+        steps.append(CostStep("attention", seconds, _tasks(plan, tasks), memory=attention_bytes(plan)))
     names = ", ".join(source.name for source in plan.sources)
     what = f"{names}: {words:,} {plan.sources[0].unit}s × {len(plan.widths)} layers"
     return Cost(what, tuple(steps), plan.engine.width, plan.engine.client is not None)
-
-
-def _side(plan: ComparisonPlan, words: int, tasks: int) -> CostStep:
-    types = frequent_types(plan.sources[0].sentences) if plan.sources[0].unit == "word" else {}
-    seconds = _per_word(plan, lambda group: group_side(plan.sources, group, types, np.zeros(0, np.int64)))
-    return CostStep("contexts and sample", seconds * words, _tasks(plan, tasks), memory=side_bytes(plan))
 
 
 def _moments(plan: ComparisonPlan, words: int, tasks: int, replicates: int) -> list[CostStep]:
     """One step for all passes: each reads the words again, and all together multiply each pair of layers once."""
     passes = plan.passes()
     reading = _per_word(plan, lambda group: [None for _ in read_pieces(plan.sources, group)])
-    sums = moments_step("moments", plan.widths, words, _tasks(plan, tasks), plan.engine, plan.products)
+    sums = moments_step("moments", plan.widths, words, _tasks(plan, tasks), plan.engine, plan.products, plan.threads)
     largest = max(scatter_bytes(plan.widths, pairs) for pairs in passes)
-    times = 2 if plan.null else 1
+    times = 1 + 2 * plan.permutations
     seconds = times * (sums.seconds + reading * words * len(passes))
     name = "moments" if len(passes) == 1 else f"moments, {len(passes)} passes"
+    # Without a group most measures are followed by their gradient, which takes little beside a decomposition.
     measures = evaluation_step(
-        plan.widths, plan.of("moments"), replicates, plan.engine, **plan.options_for(plan.of("moments"))
+        plan.widths, plan.of("moments"), min(replicates, 4), plan.threads, **plan.options_for(plan.of("moments"))
     )
-    return [CostStep(name, seconds, sums.tasks, memory=times**2 * largest), measures]
-
-
-def _attention(plan: ComparisonPlan, words: int, tasks: int) -> CostStep:
-    measures = [*plan.of("attention"), *plan.of("attention moments")]
-    seconds = _per_word(plan, lambda group: group_attention(plan.sources, group, measures))
-    return CostStep("attention", seconds * words, _tasks(plan, tasks), memory=attention_bytes(plan))
+    kept = len(plan.groups) * scatter_bytes(plan.widths) if replicates > 1 else 0
+    memory = (4 if plan.permutations else 1) * largest
+    return [CostStep(name, seconds, sums.tasks, memory=memory, disk=kept), measures]
 
 
 def _tasks(plan: ComparisonPlan, tasks: int) -> int:
@@ -89,7 +86,7 @@ def _per_word(plan: ComparisonPlan, read: Callable[[SentenceGroup], object]) -> 
         if words >= FIRST_WORDS:
             break
     group = SentenceGroup(0, 0, stop, words)
-    with threadpool_limits(plan.readers.threads):
+    with threadpool_limits(1):
         read(group)
         start = time.perf_counter()
         read(group)
@@ -123,7 +120,7 @@ def side_bytes(plan: ComparisonPlan) -> int:
 def array_bytes(plan: ComparisonPlan) -> int:
     """The sample, the sample without a group, and twice a number for each pair of its words in all layers."""
     layers, words = len(plan.widths), plan.sampled_words
-    times = 2 if plan.null else 1  # the same words in another order stand beside them
+    times = 2 if plan.permutations else 1  # the same words in another order stand beside them
     rows = words * sum(plan.widths) * FLOAT32
     return (1 + times) * rows + (2 * times * layers + 3) * words**2 * FLOAT64
 
@@ -139,7 +136,13 @@ def attention_bytes(plan: ComparisonPlan) -> int:
 
 
 def moments_step(
-    name: str, widths: Sequence[int], words: int, tasks: int, engine: Engine, products: str = "float64"
+    name: str,
+    widths: Sequence[int],
+    words: int,
+    tasks: int,
+    engine: Engine,
+    products: str = "float64",
+    threads: int = 1,
 ) -> CostStep:
     """Second moments of all pairs of layers, by those of as many layers as `SCATTER` allows.
 
@@ -149,8 +152,8 @@ def moments_step(
     width, area = max(1, round(float(np.mean(widths)))), scatter_bytes(widths)
     few = next(n for n in range(len(widths), 0, -1) if n == 1 or scatter_bytes([width] * n) <= SCATTER)
     with threadpool_limits(engine.threads):
-        _summing([width] * few, 1, products)  # wakes the machine up
-        one, more = (quickest(lambda n=n: _summing([width] * few, n, products), 2) for n in (1, 1 + MORE))
+        _summing([width] * few, 1, products, threads)  # wakes the machine up
+        one, more = (quickest(lambda n=n: _summing([width] * few, n, products, threads), 2) for n in (1, 1 + MORE))
     per_chunk = max(more - one, 0.0) / MORE
     per_task = max(one - per_chunk, 0.0)
     seconds = (words / CHUNK * per_chunk + tasks * per_task) * area / scatter_bytes([width] * few)
@@ -158,19 +161,26 @@ def moments_step(
 
 
 def evaluation_step(
-    widths: Sequence[int], measures: Sequence[str], replicates: int, engine: Engine, **options: object
+    widths: Sequence[int], measures: Sequence[str], replicates: int, threads: int, **options: Any
 ) -> CostStep:
     """Measures of all pairs of layers for each replicate: a layers + b layers², and taking a group's moments away."""
     width = max(1, round(float(np.mean(widths))))
-    with threadpool_limits(engine.threads):
-        few = {n: _random_moments([width] * n) for n in (1, 3)}
-        one, three = (quickest(lambda m=m: similarity_matrices(m, measures, **options)) for m in few.values())
+    few = {}
+    for n in (1, 3):
+        accumulator = MomentsAccumulator([width] * n)
+        for seed in range(-(-3 * width // CHUNK)):  # more words than neurons, as real text has
+            accumulator.update(list(_random_layers([width] * n, seed)))
+        few[n] = accumulator.result()
+    with threadpool_limits(1):
+        one, three = (
+            quickest(lambda m=m: similarity_matrices(m, measures, threads=threads, **options)) for m in few.values()
+        )
         away = quickest(lambda: merge(few[3], few[3])) / scatter_bytes([width] * 3)
     per_pair = max(three - 3 * one, 0.0) / 6
     per_layer = max(one - per_pair, 0.0)
     n, held = len(widths), scatter_bytes(widths)
     seconds = replicates * (per_layer * n + per_pair * n**2 + away * held)
-    return CostStep("measures", seconds, replicates, memory=3 * held, disk=replicates * held)
+    return CostStep("measures", seconds, memory=4 * held)
 
 
 def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int, memory: int) -> CostStep:
@@ -185,20 +195,13 @@ def array_step(measure: str, widths: Sequence[int], sample: int, replicates: int
     return CostStep(measure, replicates * (per_layer * n + per_pair * n**2), memory=memory)
 
 
-def _summing(widths: Sequence[int], chunks: int, products: str) -> None:
+def _summing(widths: Sequence[int], chunks: int, products: str, threads: int) -> None:
     """What a task does with so many chunks of words."""
-    accumulator = MomentsAccumulator(widths, products=products)
+    accumulator = MomentsAccumulator(widths, products=products, threads=threads)
     layers = list(_random_layers(widths))
     for _ in range(chunks):
         accumulator.update(layers)
     accumulator.result()
-
-
-def _random_moments(widths: Sequence[int]) -> Moments:
-    accumulator = MomentsAccumulator(widths)
-    for seed in range(-(-3 * max(widths) // CHUNK)):  # more words than neurons, as real text has
-        accumulator.update(list(_random_layers(widths, seed)))
-    return accumulator.result()
 
 
 def _random_layers(widths: Sequence[int], seed: int = 0) -> list[np.ndarray]:

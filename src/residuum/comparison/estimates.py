@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from residuum.comparison.passes import (
     Activations,
-    AttentionPass,
     SentenceGroup,
     frequent_types,
     group_attention,
@@ -27,15 +27,23 @@ from residuum.comparison.passes import (
     rows_of_sentences,
     sample_rows,
 )
-from residuum.engine import Engine, reduce_tasks, run_tasks, tree_height
+from residuum.engine import Engine, merge_tree, reduce_tasks, tree_height
 from residuum.errors import MemoryLimitError, StoreError
 from residuum.maths import attention
 from residuum.maths import profiles as contexts
 from residuum.maths.attention import HEAD_MEASURES
+from residuum.maths.cca import LayerSpectra
 from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, merge, subtract
 from residuum.maths.profiles import ContextSums
-from residuum.maths.similarity import MEASURES, array_similarity_matrix, similarity_matrices
+from residuum.maths.similarity import (
+    MEASURES,
+    array_similarity_matrix,
+    fold_similarity,
+    jackknife_matrices,
+    known_options,
+    similarity_matrices,
+)
 from residuum.storage.tensors import read_tensors, write_tensors
 
 _AGAIN = "Run the same comparison with --fresh."
@@ -45,11 +53,15 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True, eq=False)
 class LayerEstimate:
-    """A quantity over layers (a matrix or a curve), without each group in turn, and under the null."""
+    """A quantity over layers (a matrix or a curve), without each group in turn, and under the null.
+
+    `bias` is known beside the values without a group where they do not show it.
+    """
 
     value: Float[np.ndarray, "*shape"]
     left_out: Float[np.ndarray, " group *shape"]
-    null: Float[np.ndarray, "*shape"] | None = None
+    null: Float[np.ndarray, " permutation *shape"] | None = None
+    bias: Float[np.ndarray, "*shape"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +73,14 @@ class ComparisonPlan:
     measures: list[str]
     options: dict[str, Any]
     intervals: bool
-    null: bool
+    permutations: int
     sample: int
     seed: int
     engine: Engine
     max_memory: int | None
     scratch: Path
     products: str = "float64"
+    threads: int = 1
 
     @property
     def widths(self) -> list[int]:
@@ -76,10 +89,11 @@ class ComparisonPlan:
 
     @property
     def readers(self) -> Engine:
-        """Who may read: a model in memory is read by this process alone."""
+        """Who may read: the workers of a cluster, or this process, which alone reads a model in memory."""
         from residuum.activations.store import ActivationStore
 
-        return self.engine if all(isinstance(s, ActivationStore) for s in self.sources) else Engine()
+        stored = all(isinstance(s, ActivationStore) for s in self.sources)
+        return self.engine if stored and self.engine.client is not None else Engine()
 
     @cached_property
     def parts(self) -> list[list[SentenceGroup]]:
@@ -103,8 +117,7 @@ class ComparisonPlan:
 
     def options_for(self, measures: Sequence[str]) -> dict[str, Any]:
         """The options that these measures know."""
-        known = {option for measure in measures for option in MEASURES[measure].options}
-        return {name: value for name, value in self.options.items() if name in known}
+        return known_options(measures, self.options)
 
     def passes(self) -> list[list[Pair]]:
         """The pairs of layers of each pass over the words: as few passes as the memory allows."""
@@ -112,9 +125,9 @@ class ComparisonPlan:
             return plan_passes(self.widths, scatter_bytes(self.widths))
         readers = self.readers.workers  # of a cluster each worker has this room to itself
         buffers = readers * 8 * CHUNK * sum(self.widths)
-        # The total and one group beside it, and what is still being merged of that; each reader has an accumulator,
-        # and a process also its result, twice: as it leaves there and as it waits here.
-        copies = 2 + tree_height(max(map(len, self.parts))) + readers * (1 if readers == 1 else 3)
+        # Both halves, their sum, a group and the words without it, and what is still being merged of a group; each
+        # reader has an accumulator, and a process also its result, twice: as it leaves there and as it waits here.
+        copies = 4 + tree_height(max(map(len, self.parts))) + readers * (1 if readers == 1 else 3)
         room = (self.max_memory - buffers) // copies
         if room <= 0:
             raise MemoryLimitError(
@@ -132,65 +145,113 @@ class LayerVariance:
     top_neuron: int
     top_share: float
     effective_rank: float
+    directions: int
 
 
 def moment_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str, LayerEstimate], list[LayerVariance]]:
     """All measures that are made from moments, and how the variance of each layer is spread."""
-    measures = plan.of("moments")
-    values = {measure: _empty(plan) for measure in measures}
+    measures = [*plan.of("moments"), *plan.of("folds")]
+    n, groups = len(plan.widths), len(plan.groups) if plan.intervals and len(plan.groups) > 1 else 0
+    values = {
+        measure: LayerEstimate(
+            np.full((n, n), np.nan),
+            np.full((groups if np.isfinite(MEASURES[measure].words_per_neuron) else 0, n, n), np.nan),
+            np.full((plan.permutations, n, n), np.nan) if measure in plan.of("moments") else None,
+            np.full((n, n), np.nan),
+        )
+        for measure in measures
+    }
     variances: dict[int, LayerVariance] = {}
     passes = plan.passes()
     for number, pairs in enumerate(passes):
         # Their number tells which pairs each of them takes: what is left of a run with other memory is of no use.
         folder = plan.scratch / f"pass-{number}-of-{len(passes)}"
-        task = partial(group_moments, plan.sources, products=plan.products)
-        total = _accumulate(plan, task, pairs, folder, progress)
-        for layer in {layer for pair in pairs for layer in pair} - variances.keys():
-            moments = total.layer(layer)
-            rank = moments.effective_rank
-            variances[layer] = LayerVariance(len(total.dead(layer)), *moments.top_neuron, rank)
-        results = _evaluate_all(plan, total, folder, measures)
-        nulls = _null_matrices(plan, pairs, measures) if plan.null else {}
-        for measure in measures:
-            _fill(values[measure], pairs, [result[measure] for result in results], nulls.get(measure))
-    return values, [variances[layer] for layer in range(len(plan.widths))]
+        halves = _accumulate(plan, pairs, folder, progress)
+        with threadpool_limits(1):
+            total = halves[0] if len(halves) == 1 else merge(*halves)
+            for layer in {layer for pair in pairs for layer in pair} - variances.keys():
+                own = total.layer(layer)
+                kept = LayerSpectra(own, plan.options.get("variance") or 0.99).principal.whitening.shape[1]
+                variances[layer] = LayerVariance(
+                    len(total.dead(layer)), *own.top_neuron, own.effective_rank, directions=kept
+                )
+            found = _evaluate(plan, halves, total, folder)
+            nulls = list(_null_matrices(plan, pairs)) if plan.of("moments") else []
+        both = [*pairs, *((j, i) for i, j in pairs)]
+        cells = tuple(np.array(both).T)
+        for measure, estimate in found.items():
+            values[measure].value[cells] = estimate.value[cells]
+            values[measure].left_out[(slice(None), *cells)] = estimate.left_out[(slice(None), *cells)]
+            if estimate.bias is not None:
+                values[measure].bias[cells] = estimate.bias[cells]  # pyright: ignore[reportOptionalSubscript]
+        for k, null in enumerate(nulls):
+            for measure, matrix in null.items():
+                values[measure].null[(k, *cells)] = matrix[cells]  # pyright: ignore[reportOptionalSubscript]
+    return values, [variances[layer] for layer in range(n)]
 
 
 def array_estimates(plan: ComparisonPlan, sample: list[np.ndarray], sizes: list[int]) -> dict[str, LayerEstimate]:
     """The measures that need the activations themselves, on the sampled words (`sizes` of them in each group)."""
     estimates = {}
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.random.default_rng(plan.seed).permutation(len(group))
+    group, n = np.repeat(np.arange(len(sizes)), sizes), len(sample)
+    orders = [np.random.default_rng([plan.seed, k]).permutation(len(group)) for k in range(plan.permutations)]
     for measure in plan.of("arrays"):
         options = plan.options_for([measure])
         if "sample" in MEASURES[measure].options:
             options["sample"] = plan.sample
         compute = partial(array_similarity_matrix, measure=measure, **options)
-        removed = range(len(sizes)) if plan.intervals else ()
-        left_out = [compute([layer[group != g] for layer in sample]) for g in removed]
-        null = _array_null(sample, order, measure, options) if plan.null else None
-        estimates[measure] = LayerEstimate(compute(sample), _stack(left_out, len(sample)), null)
+        covered = plan.intervals and np.isfinite(MEASURES[measure].words_per_neuron)
+        left_out = [compute([layer[group != g] for layer in sample]) for g in range(len(sizes) if covered else 0)]
+        nulls = [compute([*sample, *(layer[order] for layer in sample)])[:n, n:] for order in orders]
+        estimates[measure] = LayerEstimate(
+            compute(sample), _stack(left_out, (n, n)), _stack(nulls, (n, n)) if nulls else None
+        )
     return estimates
 
 
 def attention_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str, LayerEstimate], int]:
     """The measures of attention, and the number of rows of attention that are uniform."""
     measures = [*plan.of("attention"), *plan.of("attention moments")]
-    tasks = [[(plan.sources, part, measures) for part in parts] for parts in plan.parts]
-    finished = partial(_tell, progress)
-    parts = list(reduce_tasks(group_attention, tasks, merge_attention, plan.readers, finished))
+
+    def read(*seed: int) -> list[Any]:
+        tasks = [[(plan.sources, part, measures, seed) for part in parts] for parts in plan.parts]
+        finished = partial(_tell, progress) if not seed else lambda *_: None
+        return list(reduce_tasks(group_attention, tasks, merge_attention, plan.readers, finished))
+
+    def matrices(part: Any) -> dict[str, np.ndarray]:
+        found = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
+        known = plan.of("attention moments")
+        return found | (similarity_matrices(part.moments, known, **plan.options_for(known)) if known else {})
+
+    parts = read()
     total = reduce(merge_attention, parts)
-    without = [_subtract_attention(total, part) for part in parts] if plan.intervals and len(parts) > 1 else []
-    results = [_attention_matrices(plan, one) for one in (total, *without)]
-    estimates = {
-        measure: LayerEstimate(results[0][measure], _stack([r[measure] for r in results[1:]], len(total.heads.heads)))
-        for measure in measures
-    }
+    without = parts if plan.intervals and len(parts) > 1 else []
+    value, n = matrices(total), len(total.heads.heads)
+    left_out = [
+        matrices(type(part)(attention.subtract(total.heads, part.heads), subtract(total.moments, part.moments)))
+        for part in without
+    ]
+    nulls = [matrices(reduce(merge_attention, read(plan.seed, k))) for k in range(plan.permutations)]
+    estimates = {}
+    for measure in measures:
+        covered = left_out if np.isfinite(MEASURES[measure].words_per_neuron) else []
+        null = _stack([one[measure][:n, n:] for one in nulls], (n, n)) if nulls else None
+        estimates[measure] = LayerEstimate(value[measure], _stack([one[measure] for one in covered], (n, n)), null)
     return estimates, int(total.heads.constant_rows.sum())
 
 
-def side_pass(plan: ComparisonPlan, progress: Progress) -> tuple[LayerEstimate | None, list[np.ndarray], list[int]]:
-    """Context-specificity of each layer, the sampled words, and how many of them lie in each group."""
+@dataclass(frozen=True, eq=False)
+class SideEstimates:
+    """Context-specificity of each layer, the share of its variance on first words, the sample, and words per group."""
+
+    context: LayerEstimate | None
+    first_share: Float[np.ndarray, " layer"]
+    sample: list[np.ndarray]
+    sizes: list[int]
+
+
+def side_pass(plan: ComparisonPlan, progress: Progress) -> SideEstimates:
+    """What one pass collects beside the moments."""
     sentences = plan.sources[0].sentences
     types = frequent_types(sentences) if plan.sources[0].unit == "word" else {}
     sample = (
@@ -203,111 +264,81 @@ def side_pass(plan: ComparisonPlan, progress: Progress) -> tuple[LayerEstimate |
     sides = reduce_tasks(group_side, tasks, merge_sides, plan.readers, partial(_tell, progress))
     for side, group in zip(sides, plan.groups, strict=True):
         samples.append(side.sample)
-        if side.contexts is not None:
-            total = side.contexts if total is None else contexts.merge(total, side.contexts)
-            if plan.intervals:
-                files.append(plan.scratch / f"contexts-{group.number}.safetensors")
-                _save_contexts(side.contexts, files[-1])
+        if side.contexts is not None and plan.intervals:
+            files.append(plan.scratch / f"contexts-{group.number}.safetensors")
+            _save_contexts(side.contexts, files[-1])
+        total = merge_sides(replace(total, sample=[]), replace(side, sample=[])) if total else side
+    assert total is not None
+    context = None
+    if total.contexts is not None:
+        without = (contexts.subtract(total.contexts, _load_contexts(total.contexts, file)) for file in files)
+        left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
+        value = total.contexts.context_specificity()
+        context = LayerEstimate(value, _stack(left_out, value.shape))
+    share = total.first_share(plan.widths) if plan.sources[0].unit == "word" else np.full(len(plan.widths), np.nan)
     joined = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
-    return _context_estimate(total, files), joined, [len(sample[0]) for sample in samples]
+    return SideEstimates(context, share, joined, [len(one[0]) for one in samples])
 
 
 def _tell(progress: Progress, sources: object, part: SentenceGroup, *_: object) -> None:
     progress(part.words)
 
 
-def _accumulate(
-    plan: ComparisonPlan,
-    task: Callable[[SentenceGroup, list[Pair]], Moments],
-    pairs: list[Pair],
-    folder: Path | None,
-    progress: Progress,
-) -> Moments:
-    """The moments of all groups together; each group's are kept on disk where they will be left out again.
+def _accumulate(plan: ComparisonPlan, pairs: list[Pair], folder: Path, progress: Progress) -> list[Moments]:
+    """The moments of the even and of the odd groups; each group's are kept on disk where they will be left out again.
 
     A group that is already on disk is not computed again.
     """
-    files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups} if folder else {}
-    missing = [g for g in plan.groups if not (files and files[g.number].exists())]
-    tasks = [[(part, pairs) for part in plan.parts[group.number]] for group in missing]
-    computed = reduce_tasks(task, tasks, merge, plan.readers)
-    total: Moments | None = None
-    for group in plan.groups:
+    kept = plan.intervals or plan.of("folds")
+    files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups}
+    missing = [g for g in plan.groups if not (kept and files[g.number].exists())]
+    task = partial(group_moments, plan.sources, products=plan.products, threads=plan.threads)
+    computed = reduce_tasks(task, [[(p, pairs) for p in plan.parts[g.number]] for g in missing], merge, plan.readers)
+    halves: dict[int, Moments] = {}
+    for number, group in enumerate(plan.groups):
         if group in missing:
             part = next(computed)
-            if files and plan.intervals:
+            if kept:
                 save_moments(part, files[group.number])
         else:
             part = load_moments(files[group.number])
-        total = part if total is None else merge(total, part)
+        half = number % 2
+        halves[half] = merge(halves[half], part) if half in halves else part
         progress(group.words)
-    assert total is not None
-    return total
+    return [halves[half] for half in sorted(halves)]
 
 
-def _evaluate_all(
-    plan: ComparisonPlan, total: Moments, folder: Path, measures: list[str]
-) -> list[dict[str, np.ndarray]]:
-    """The matrices of all words, then of all words but each group's."""
-    options = plan.options_for(measures)
-    if not plan.intervals or len(plan.groups) < 2:
-        return list(run_tasks(_evaluate, [(total, None, measures, options)]))
-    save_moments(total, folder / "total.safetensors")
-    files = [None, *(folder / f"group-{group.number}.safetensors" for group in plan.groups)]
-    tasks = [(folder / "total.safetensors", file, measures, options) for file in files]
-    return list(run_tasks(_evaluate, tasks, plan.engine))
-
-
-def _evaluate(total: Moments | Path, without: Path | None, measures: list[str], options: dict[str, Any]) -> Any:
-    moments = load_moments(total) if isinstance(total, Path) else total
-    if without is not None:
-        moments = subtract(moments, load_moments(without))
-    return similarity_matrices(moments, measures, **options)
-
-
-def _null_matrices(plan: ComparisonPlan, pairs: list[Pair], measures: list[str]) -> dict[str, np.ndarray]:
+def _evaluate(plan: ComparisonPlan, halves: list[Moments], total: Moments, folder: Path) -> Mapping[str, Any]:
+    """All measures of these moments, with the values without each group where there are to be intervals."""
+    files = [folder / f"group-{group.number}.safetensors" for group in plan.groups]
+    parts = [partial(load_moments, file) for file in files]
+    found, measures = {}, plan.of("moments")
+    if plan.of("folds"):
+        found["ridge"] = fold_similarity(parts, total, threads=plan.threads)
+    options = {**plan.options_for(measures), "threads": plan.threads}
+    if plan.intervals and len(halves) > 1 and measures:
+        return found | jackknife_matrices(parts, (halves[0], halves[1]), measures, **options)
     n = len(plan.widths)
-    task = partial(group_null, plan.sources, seed=plan.seed, products=plan.products)
-    total = _accumulate(plan, task, pairs, None, lambda _: None)
-    matrices = similarity_matrices(total, measures, **plan.options_for(measures))
-    nulls = {}
-    for measure, matrix in matrices.items():
-        upper, lower = matrix[:n, n:], matrix[n:, :n]
-        nulls[measure] = np.where(np.triu(np.ones((n, n), dtype=bool)), upper, lower)
-    return nulls
+    matrices = similarity_matrices(total, measures, **options) if measures else {}
+    return found | {m: LayerEstimate(matrix, np.zeros((0, n, n))) for m, matrix in matrices.items()}
 
 
-def _array_null(
-    sample: list[np.ndarray], order: Int[np.ndarray, " word"], measure: str, options: dict[str, Any]
-) -> Float[np.ndarray, "layer layer"]:
-    n = len(sample)
-    both = array_similarity_matrix([*sample, *(layer[order] for layer in sample)], measure, **options)
-    return both[:n, n:]
+def _null_matrices(plan: ComparisonPlan, pairs: list[Pair]) -> Iterator[dict[str, np.ndarray]]:
+    """The measures of these pairs with the words of y permuted, once for each permutation."""
+    n, measures = len(plan.widths), plan.of("moments")
+    upper = np.triu(np.ones((n, n), dtype=bool))
+    for k in range(plan.permutations):
+        tasks = [
+            [(plan.sources, part, pairs, (plan.seed, k), plan.products, plan.threads) for part in parts]
+            for parts in plan.parts
+        ]
+        total = merge_tree(reduce_tasks(group_null, tasks, merge, plan.readers), merge)
+        found = similarity_matrices(total, measures, threads=plan.threads, **plan.options_for(measures))
+        yield {measure: np.where(upper, matrix[:n, n:], matrix[n:, :n]) for measure, matrix in found.items()}
 
 
-def _empty(plan: ComparisonPlan) -> LayerEstimate:
-    n = len(plan.widths)
-    replicates = len(plan.groups) if plan.intervals and len(plan.groups) > 1 else 0
-    null = np.full((n, n), np.nan) if plan.null else None
-    return LayerEstimate(np.full((n, n), np.nan), np.full((replicates, n, n), np.nan), null)
-
-
-def _fill(estimate: LayerEstimate, pairs: list[Pair], matrices: list[np.ndarray], null: np.ndarray | None) -> None:
-    """Write what a pass found into the whole."""
-    for i, j in {*pairs, *((j, i) for i, j in pairs)}:
-        estimate.value[i, j] = matrices[0][i, j]
-        estimate.left_out[:, i, j] = [matrix[i, j] for matrix in matrices[1:]]
-        if null is not None and estimate.null is not None:
-            estimate.null[i, j] = null[i, j]
-
-
-def _context_estimate(total: ContextSums | None, files: list[Path]) -> LayerEstimate | None:
-    if total is None:
-        return None
-    without = (contexts.subtract(total, _load_contexts(total, file)) for file in files)
-    left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
-    value = total.context_specificity()
-    return LayerEstimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+def _stack(matrices: list[np.ndarray], shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    return np.stack(matrices) if matrices else np.zeros((0, *shape))
 
 
 def _save_contexts(sums: ContextSums, path: Path) -> None:
@@ -325,22 +356,6 @@ def _load_contexts(total: ContextSums, path: Path) -> ContextSums:
 
 def _kind(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...]]:
     return array.dtype, array.shape
-
-
-def _attention_matrices(plan: ComparisonPlan, part: AttentionPass) -> dict[str, np.ndarray]:
-    measures = plan.of("attention moments")
-    matrices = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
-    if measures:
-        matrices |= similarity_matrices(part.moments, measures, **plan.options_for(measures))
-    return matrices
-
-
-def _subtract_attention(total: AttentionPass, part: AttentionPass) -> AttentionPass:
-    return AttentionPass(attention.subtract(total.heads, part.heads), subtract(total.moments, part.moments))
-
-
-def _stack(matrices: list[np.ndarray], n: int) -> Float[np.ndarray, "group layer layer"]:
-    return np.stack(matrices) if matrices else np.zeros((0, n, n))
 
 
 def save_moments(moments: Moments, path: Path) -> None:
@@ -365,7 +380,7 @@ def _are_moments(arrays: Mapping[str, np.ndarray]) -> bool:
         return False
     layers, total = len(widths), sum(widths.tolist())
     expected = {"mean": (total,), "third": (layers, total), "fourth": (layers, layers), "floor": (total,)}
-    expected["resolution"] = ()
+    expected |= {"resolution": (), "rounding": (), "precision": (layers,)}
     sums = {name: array for name, array in arrays.items() if name not in ("n", "widths")}
     expected |= {name: _scatter_shape(name, widths.tolist()) for name in sums if name not in expected}
     return {name: _kind(array) for name, array in sums.items()} == {

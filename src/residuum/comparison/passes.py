@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,15 +18,17 @@ from jaxtyping import Float, Int
 from residuum.activations.auditing import Audited
 from residuum.activations.store import Block, word_places
 from residuum.engine import cut_into_tasks
-from residuum.errors import DataError
+from residuum.errors import DataError, SettingError
+from residuum.maths.arrays import SINGLE
 from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
 from residuum.maths.attention import merge as merge_heads
-from residuum.maths.layer_blocks import Pair
+from residuum.maths.layer_blocks import Layout, Pair
 from residuum.maths.moments import Moments, MomentsAccumulator, merge
 from residuum.maths.profiles import ContextAccumulator, ContextSums
 from residuum.maths.profiles import merge as merge_contexts
 
 PIECE_WORDS = 512  # read at once
+CLIP_WORDS = 2000  # whose quantiles are those of a neuron
 WORD_TYPES = 500  # whose contexts are compared: the most frequent ones
 
 
@@ -80,10 +82,23 @@ class SentenceGroup:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """What the first pass collects beside the moments: word contexts, and a sample of words in all layers."""
+    """What the first pass collects beside the moments: word contexts, and a sample of words in all layers.
+
+    `counts`, `sums` and `squares` are n, Σx and Σ‖x‖² of all words (0) and of the first words of sentences (1).
+    """
 
     contexts: ContextSums | None
     sample: list[Float[np.ndarray, "word neuron"]]
+    counts: Int[np.ndarray, "2"]
+    sums: Float[np.ndarray, "2 neuron"]
+    squares: Float[np.ndarray, "2 layer"]
+
+    def first_share(self, widths: Sequence[int]) -> Float[np.ndarray, " layer"]:
+        """The share of each layer's variance that the first words of sentences carry: Σ_first ‖x − μ‖² / Σ ‖x − μ‖²."""
+        mean, layout = self.sums[0] / max(self.counts[0], 1), Layout(tuple(widths))
+        about = self.squares - 2 * layout.sum_by_layer(self.sums * mean)
+        about += self.counts[:, None] * layout.sum_by_layer(mean**2)
+        return np.divide(about[1], about[0], out=np.zeros(len(widths)), where=about[0] > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,23 +134,28 @@ def group_parts(rows: Sequence[int], group: SentenceGroup) -> list[SentenceGroup
 
 
 def group_moments(
-    sources: Sequence[Activations], group: SentenceGroup, pairs: list[Pair], products: str = "float64"
+    sources: Sequence[Activations], group: SentenceGroup, pairs: list[Pair], products: str = "float64", threads: int = 1
 ) -> Moments:
     """The moments of a group for some pairs of layers of all models side by side."""
-    accumulator = MomentsAccumulator(_widths(sources), pairs=pairs, products=products)
+    accumulator = MomentsAccumulator(_widths(sources), pairs=pairs, products=products, threads=threads)
     for layers, _ in read_pieces(sources, group):
         accumulator.update(layers)
     return accumulator.result()
 
 
 def group_null(
-    sources: Sequence[Activations], group: SentenceGroup, pairs: list[Pair], seed: int, products: str = "float64"
+    sources: Sequence[Activations],
+    group: SentenceGroup,
+    pairs: list[Pair],
+    seed: Sequence[int],
+    products: str = "float64",
+    threads: int = 1,
 ) -> Moments:
     """The same with the words of the second layer of each pair permuted, as layers L, L + 1, …."""
     widths = _widths(sources)
     shifted = [(i, len(widths) + j) for i, j in pairs]
-    accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted, products=products)
-    rng = np.random.default_rng([seed, group.number, group.part])
+    accumulator = MomentsAccumulator([*widths, *widths], pairs=shifted, products=products, threads=threads)
+    rng = np.random.default_rng([*seed, group.number, group.part])
     for layers, _ in read_pieces(sources, group):
         order = rng.permutation(len(layers[0]))
         accumulator.update([*layers, *(layer[order] for layer in layers)])
@@ -146,29 +166,46 @@ def group_side(
     sources: Sequence[Activations], group: SentenceGroup, types: dict[str, int], sample: Int[np.ndarray, " word"]
 ) -> Side:
     """The contexts of frequent words, and the rows of the sampled words."""
-    contexts = ContextAccumulator(len(types), _widths(sources)) if types else None
-    sampled = []
+    widths = _widths(sources)
+    contexts = ContextAccumulator(len(types), widths) if types else None
+    sampled: list[list[np.ndarray]] = [[np.zeros((0, width), dtype=np.float32) for width in widths]]
+    counts, sums, squares = np.zeros(2, dtype=np.int64), np.zeros((2, sum(widths))), np.zeros((2, len(widths)))
     for layers, places in read_pieces(sources, group):
+        for k, rows in enumerate((slice(None), places[:, 1] == 0)):
+            chosen = [layer[rows].astype(np.float64) for layer in layers]
+            counts[k] += len(chosen[0])
+            sums[k] += np.concatenate([layer.sum(axis=0) for layer in chosen])
+            squares[k] += [np.vdot(layer, layer) for layer in chosen]
         kept = np.isin(_keys(places), sample)
         sampled.append([layer[kept] for layer in layers])
         if contexts is not None:
-            words = [types.get(_word(sources[0], place)) for place in places]
+            words = [types.get(sources[0].sentences[sentence][word]) for sentence, word in places]
             rows = np.array([i for i, t in enumerate(words) if t is not None], dtype=np.int64)
             numbers = np.array([t for t in words if t is not None], dtype=np.int64)
             contexts.update(numbers, [layer[rows] for layer in layers])
     joined = [np.concatenate(parts) for parts in zip(*sampled, strict=True)]
-    return Side(None if contexts is None else contexts.result(), joined)
+    return Side(None if contexts is None else contexts.result(), joined, counts, sums, squares)
 
 
-def group_attention(sources: Sequence[Activations], group: SentenceGroup, measures: Sequence[str]) -> AttentionPass:
-    """The sums over a group's sentences of all attention heads of all models."""
-    heads = [source.n_heads for source in sources for layer in source.layers if layer > 0]
+def group_attention(
+    sources: Sequence[Activations], group: SentenceGroup, measures: Sequence[str], seed: Sequence[int] = ()
+) -> AttentionPass:
+    """The sums over a group's sentences of all attention heads of all models that have some.
+
+    With a `seed` all layers follow once more, with the words of each sentence permuted.
+    """
+    sources = [source for source in sources if source.n_heads]
+    heads = [source.n_heads for source in sources for layer in source.layers if layer > 0] * (2 if seed else 1)
+    rng = np.random.default_rng([*seed, group.number, group.part])
     chosen = [measure for measure in HEAD_MEASURES if measure in measures]
     accumulator, moments = AttentionAccumulator(heads, measures=chosen), MomentsAccumulator(heads)
     for first, stop in _ranges(sources[0].sentences, group):
         readings = [source.read_attention(first, stop) for source in sources]
         for sentence in zip(*readings, strict=True):
             layers = [layer for reading in sentence for layer in reading]
+            if seed:
+                order = rng.permutation(layers[0].shape[1])
+                layers += [layer[:, order][:, :, order] for layer in layers]
             if layers[0].shape[1]:
                 accumulator.update(layers)
                 moments.update([word_pairs(layer) for layer in layers])
@@ -178,14 +215,88 @@ def group_attention(sources: Sequence[Activations], group: SentenceGroup, measur
 def merge_sides(a: Side, b: Side) -> Side:
     """What was collected in two runs of words, the one after the other."""
     sample = [np.concatenate(rows) for rows in zip(a.sample, b.sample, strict=True)]
-    if a.contexts is None or b.contexts is None:
-        return Side(None, sample)
-    return Side(merge_contexts(a.contexts, b.contexts), sample)
+    contexts = None if a.contexts is None or b.contexts is None else merge_contexts(a.contexts, b.contexts)
+    return Side(contexts, sample, a.counts + b.counts, a.sums + b.sums, a.squares + b.squares)
 
 
 def merge_attention(a: AttentionPass, b: AttentionPass) -> AttentionPass:
     """The sums over two runs of words."""
     return AttentionPass(merge_heads(a.heads, b.heads), merge(a.moments, b.moments))
+
+
+@dataclass(frozen=True, eq=False)
+class Treated:
+    """Activations without what a few outliers do to them; all else is that of the `source`.
+
+    Without the first `skip_first` words of each sentence, without neurons `dropped` of each layer (they become
+    constant), and per neuron cut at `bounds` (low, high) and then divided by `scales`.
+    """
+
+    source: Activations
+    skip_first: int = 0
+    dropped: dict[int, list[int]] = field(default_factory=dict)
+    bounds: list[Float[np.ndarray, "2 neuron"]] | None = None
+    scales: list[Float[np.ndarray, " neuron"]] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "source":
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def read(self, first: int, stop: int) -> Block:
+        """All layers of sentences first … stop − 1, treated."""
+        block = self.source.read(first, stop)
+        kept = block.places[:, 1] >= self.skip_first
+        layers = []
+        for i, (number, layer) in enumerate(zip(self.source.layers, block.layers, strict=True)):
+            own = layer[kept]
+            if self.bounds is not None:
+                own = np.clip(own, *self.bounds[i])
+            if self.scales is not None:
+                own = own / self.scales[i]
+            if number in self.dropped:
+                own = own.copy()
+                own[:, self.dropped[number]] = 0.0
+            layers.append(own.astype(layer.dtype, copy=False))
+        return replace(block, layers=layers, places=block.places[kept])
+
+
+def without_outliers(
+    source: Activations, dropped: dict[int, list[int]], skip_first: int, clip: float | None, standardize: bool
+) -> Activations:
+    """The activations with some remedies against outliers, as `Treated`; clipping and scales take a pass each.
+
+    `clip` keeps that central share of each neuron's values, by the quantiles of `CLIP_WORDS` words; `standardize`
+    gives each neuron variance 1.
+    """
+    if not (dropped or skip_first or clip or standardize):
+        return source
+    for layer, neurons in dropped.items():
+        width = dict(zip(source.layers, source.widths, strict=True)).get(layer, 0)
+        if outside := [neuron for neuron in neurons if neuron >= width]:
+            raise SettingError(f"Neuron {layer}:{outside[0]} is not in {source.name}; its layer {layer} has {width}.")
+    treated = Treated(source, skip_first, dropped)
+    rows = rows_of_sentences(source)
+    whole = SentenceGroup(0, 0, len(rows), sum(rows))
+    if clip:
+        chosen = sample_rows(rows, CLIP_WORDS, seed=0)
+        pieces = [[x[np.isin(_keys(p), chosen)] for x in layers] for layers, p in read_pieces([treated], whole)]
+        share = [(1 - clip) / 2, (1 + clip) / 2]
+        bounds = [np.quantile(np.concatenate(parts), share, axis=0) for parts in zip(*pieces, strict=True)]
+        treated = replace(treated, bounds=bounds)
+    if standardize:
+        n, mean, scatter = 0, [np.zeros(w) for w in source.widths], [np.zeros(w) for w in source.widths]
+        for layers, _ in read_pieces([treated], whole):
+            m = len(layers[0])
+            for i, layer in enumerate(layers):
+                own = layer.mean(axis=0, dtype=np.float64)
+                scatter[i] += np.square(layer - own).sum(axis=0) + (own - mean[i]) ** 2 * n * m / (n + m)
+                mean[i] += (own - mean[i]) * m / (n + m)
+            n += m
+        roots = [np.sqrt(s / max(n, 1)) for s in scatter]
+        scales = [np.where(root > SINGLE * np.abs(mu), root, 1.0) for root, mu in zip(roots, mean, strict=True)]
+        treated = replace(treated, scales=scales)
+    return cast(Activations, treated)
 
 
 def rows_of_sentences(source: Activations) -> list[int]:
@@ -213,7 +324,15 @@ def read_pieces(
 ) -> Iterator[tuple[list[Float[np.ndarray, "word neuron"]], Int[np.ndarray, "word 2"]]]:
     """A group's words in all layers of all models, some sentences at a time; words that a model lacks are left out."""
     for first, stop in _ranges(sources[0].sentences, group):
-        blocks = _common_words([source.read(first, stop) for source in sources])
+        blocks = [source.read(first, stop) for source in sources]
+        keys = [_keys(block.places) for block in blocks]
+        if any(not np.array_equal(keys[0], other) for other in keys[1:]):
+            common = reduce(np.intersect1d, keys)
+            masks = [np.isin(own, common) for own in keys]
+            blocks = [
+                replace(block, layers=[layer[mask] for layer in block.layers], places=block.places[mask])
+                for block, mask in zip(blocks, masks, strict=True)
+            ]
         if len(blocks[0].places):
             yield [layer for block in blocks for layer in block.layers], blocks[0].places
 
@@ -228,25 +347,9 @@ def _ranges(sentences: Sequence[Sequence[str]], group: SentenceGroup) -> Iterato
     yield first, group.stop
 
 
-def _common_words(blocks: list[Block]) -> list[Block]:
-    keys = [_keys(block.places) for block in blocks]
-    if all(np.array_equal(keys[0], other) for other in keys[1:]):
-        return blocks
-    common = reduce(np.intersect1d, keys)
-    masks = [np.isin(own, common) for own in keys]
-    return [
-        replace(block, layers=[layer[mask] for layer in block.layers], places=block.places[mask])
-        for block, mask in zip(blocks, masks, strict=True)
-    ]
-
-
 def _keys(places: Int[np.ndarray, "word 2"]) -> Int[np.ndarray, " word"]:
     """One number per word that sorts as the corpus does."""
     return (places[:, 0].astype(np.int64) << 32) + places[:, 1]
-
-
-def _word(source: Activations, place: Int[np.ndarray, " 2"]) -> str:
-    return source.sentences[place[0]][place[1]]
 
 
 def _widths(sources: Sequence[Activations]) -> list[int]:

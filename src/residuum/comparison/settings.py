@@ -45,19 +45,39 @@ class CompareSettings(Execution, TableReading):
     ] = False
     groups: Annotated[int, Option("Groups of sentences for the jackknife", at_least=1)] = 10
     intervals: Annotated[bool, Option("Compute 95 % intervals")] = True
-    null: Annotated[bool, Option("Add the value under permuted words")] = False
-    sample: Annotated[int, Option("Words for rsa, knn and cka_rbf", at_least=4)] = 1000
+    null: Annotated[bool, Option("Add mean, spread and p-value under permuted words")] = False
+    permutations: Annotated[int, Option("Permutations of words for --null", at_least=1)] = 10
+    sample: Annotated[int, Option("Words for measures of distances, such as rsa and knn", at_least=4)] = 1000
     seed: Seed = 0
     products: Annotated[
-        Literal["float64", "float32"], Option("Precision of products; float32 takes half the time, sums stay float64")
-    ] = "float64"
+        Literal["float64", "float32"], Option("Precision of products; float64 takes twice the time, sums are float64")
+    ] = "float32"
     top_k: Annotated[int | None, Option("Average only the k most similar neurons", at_least=1)] = None
     variance: Annotated[float | None, Option("Fraction of variance that SVCCA and PWCCA keep", above=0, at_most=1)] = (
         None
     )
-    standardize: Annotated[bool | None, Option("Scale neurons to unit variance before SVCCA and PWCCA")] = None
+    standardize: Annotated[bool, Option("Scale every neuron to unit variance first", "outlier dimensions")] = False
+    skip_first: Annotated[
+        int, Option("Words to leave out at the start of each sentence", "outlier dimensions", at_least=0)
+    ] = 0
+    clip: Annotated[
+        float | None,
+        Option(
+            "Cut each neuron to this central fraction of its values",
+            "outlier dimensions",
+            above=0,
+            at_most=1,
+        ),
+    ] = None
+    drop_neurons: Annotated[
+        Sequence[str],
+        Option("Neurons to leave out: layer:neuron, or MODEL/layer:neuron for one model", "outlier dimensions"),
+    ] = ()
+    regularization: Annotated[float | None, Option("Ridge penalty of gulp per mean variance", above=0)] = None
     fraction: Annotated[float | None, Option("Kernel width of cka_rbf per median distance", above=0)] = None
-    neighbours: Annotated[int | None, Option("Neighbours per word for knn", at_least=1)] = None
+    batch: Annotated[int | None, Option("Words per minibatch of cka_rbf", at_least=4)] = None
+    debiased: Annotated[bool | None, Option("Unbiased HSIC for cka_rbf")] = None
+    neighbours: Annotated[int | None, Option("Neighbours per word for knn and its relatives", at_least=1)] = None
     distance: Annotated[str | None, Option("Distance of rsa: cosine, correlation or euclidean")] = None
     correlation: Annotated[str | None, Option("Correlation of rsa: pearson or spearman")] = None
     split: Split = None
@@ -69,5 +89,6 @@ class CompareSettings(Execution, TableReading):
     @property
     def measure_options(self) -> dict[str, Any]:
         """The options of measures that were given."""
-        names = ("top_k", "variance", "standardize", "fraction", "neighbours", "distance", "correlation")
+        names = ("top_k", "variance", "regularization", "fraction", "batch", "debiased")
+        names += ("neighbours", "distance", "correlation")
         return {name: value for name in names if (value := getattr(self, name)) is not None}

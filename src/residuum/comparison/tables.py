@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from residuum.comparison.estimates import ComparisonPlan, LayerEstimate, LayerVariance
 from residuum.maths.profiles import adjacent_profile, layer_average, localization
@@ -23,8 +24,10 @@ def similarity_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) 
     parts = []
     for measure, estimate in estimates.items():
         labels = layer_labels(plan, blocks_only="attention" in MEASURES[measure].source)
-        interval = _interval(plan, estimate, (MEASURES[measure].lowest, 1.0))
-        null = estimate.null if estimate.null is not None else np.full_like(estimate.value, np.nan)
+        wide = np.array(plan.widths)
+        interval = _interval(plan, estimate, measure, np.maximum.outer(wide, wide))
+        null = estimate.null if estimate.null is not None else np.zeros((0, *estimate.value.shape))
+        mean, spread, p = null_summary(estimate.value, null)
         pairs = list(product(labels, labels))
         parts.append(
             pd.DataFrame(
@@ -37,7 +40,9 @@ def similarity_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) 
                     "value": estimate.value.ravel(),
                     "low": interval[0].ravel(),
                     "high": interval[1].ravel(),
-                    "null": null.ravel(),
+                    "null": mean.ravel(),
+                    "null_sd": spread.ravel(),
+                    "p": p.ravel(),
                 }
             )
         )
@@ -50,41 +55,78 @@ def curve_table(
     """Localization, layer average, likeness of neighbours and context-specificity: one row per layer and curve."""
     parts = []
     if {"neuron", "svcca"} <= estimates.keys():
-        localized = _derive(localization, estimates["neuron"], estimates["svcca"])
+        value = localization(estimates["neuron"].value, estimates["svcca"].value)
+        localized = LayerEstimate(value, np.zeros((0, *value.shape)))  # no interval: SVCCA has none that covers
         parts.append(_curve(plan, "localization", "neuron − svcca", localized, layer_labels(plan)))
     for measure, estimate in estimates.items():
         labels = layer_labels(plan, blocks_only="attention" in MEASURES[measure].source)
-        for model, own in _models(labels).items():
+        models: dict[str, list[int]] = {}
+        for i, (model, _) in enumerate(labels):
+            models.setdefault(model, []).append(i)
+        for own in models.values():
             if len(own) < 2:
                 continue
             inside = _derive(lambda m, own=own: m[np.ix_(own, own)], estimate)
             here = [labels[i] for i in own]
             average, adjacent = _derive(layer_average, inside), _derive(adjacent_profile, inside)
-            bounds = (MEASURES[measure].lowest, 1.0)
-            parts.append(_curve(plan, "layer_average", measure, average, here, bounds))
-            parts.append(_curve(plan, "to_next_layer", measure, adjacent, here[:-1], bounds))
-            assert model == here[0][0]
+            parts.append(_curve(plan, "layer_average", measure, average, here))
+            parts.append(_curve(plan, "to_next_layer", measure, adjacent, here[:-1]))
     if context is not None:
         parts.append(_curve(plan, "context_specificity", "cosine", context, layer_labels(plan)))
     columns = ["model", "layer", "curve", "measure", "value", "low", "high"]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=pd.Index(columns))
 
 
-def layer_table(plan: ComparisonPlan, variances: list[LayerVariance] | None) -> pd.DataFrame:
-    """Each layer's neurons, how many are constant over the corpus, and how its variance is spread over the others."""
+def layer_table(
+    plan: ComparisonPlan, variances: list[LayerVariance] | None, first_share: Float[np.ndarray, " layer"]
+) -> pd.DataFrame:
+    """Each layer's neurons, how many are constant, and how its variance is spread over the others and over words."""
     labels = layer_labels(plan)
+    names = [field.name for field in fields(LayerVariance)]
+    spread = {name: [getattr(v, name) for v in variances] if variances else None for name in names}
+    last = {model: max(layer for own, layer in labels if own == model) for model, _ in labels}
     return pd.DataFrame(
         {
             "model": [model for model, _ in labels],
             "layer": [layer for _, layer in labels],
+            "depth": [layer / max(last[model], 1) for model, layer in labels],
             "neurons": plan.widths,
-            **{field.name: _variance(variances, field.name) for field in fields(LayerVariance)},
+            **spread,
+            "first_word_share": first_share,
         }
     )
 
 
-def _variance(variances: list[LayerVariance] | None, name: str) -> list[float] | None:
-    return None if variances is None else [getattr(variance, name) for variance in variances]
+def model_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) -> pd.DataFrame:
+    """Model × model: the mean over the layers of one of the highest similarity to a layer of the other.
+
+    A model beside itself is compared with its other layers.
+    """
+    rows = []
+    for measure, estimate in estimates.items():
+        labels = layer_labels(plan, blocks_only="attention" in MEASURES[measure].source)
+        models = list(dict.fromkeys(model for model, _ in labels))
+        places = {model: [i for i, (own, _) in enumerate(labels) if own == model] for model in models}
+        for a, b in product(models, models):
+            block = estimate.value[np.ix_(places[a], places[b])].copy()
+            if a == b:
+                np.fill_diagonal(block, np.nan)
+            known = block[~np.isnan(block).all(axis=1)]
+            best = float(np.nanmax(known, axis=1).mean()) if known.size else np.nan
+            rows.append((measure, a, b, best, float(np.nanmean(block)) if known.size else np.nan))
+    return pd.DataFrame(rows, columns=pd.Index(["measure", "model_a", "model_b", "best_layers", "all_layers"]))
+
+
+def null_summary(
+    value: Float[np.ndarray, "*shape"], null: Float[np.ndarray, " permutation *shape"]
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    """Mean and standard deviation under permuted words, and p = (1 + permutations as high) / (1 + all)."""
+    unknown = np.full(value.shape, np.nan)
+    if not len(null):
+        return unknown, unknown, unknown
+    p = (1 + (null >= value).sum(axis=0)) / (1 + len(null))
+    spread = null.std(axis=0, ddof=1) if len(null) > 1 else unknown
+    return null.mean(axis=0), spread, np.where(np.isnan(value), np.nan, p)
 
 
 def layer_labels(plan: ComparisonPlan, *, blocks_only: bool = False) -> Labels:
@@ -95,22 +137,18 @@ def layer_labels(plan: ComparisonPlan, *, blocks_only: bool = False) -> Labels:
     for source, name in zip(plan.sources, names, strict=True):
         seen[name] += 1
         label = f"{name} #{seen[name]}" if names.count(name) > 1 else name
+        if blocks_only and not source.n_heads:
+            continue
         labels += [(label, layer) for layer in source.layers if layer > 0 or not blocks_only]
     return labels
-
-
-def _models(labels: Labels) -> dict[str, list[int]]:
-    models: dict[str, list[int]] = {}
-    for i, (model, _) in enumerate(labels):
-        models.setdefault(model, []).append(i)
-    return models
 
 
 def _derive(function: Callable[..., np.ndarray], *estimates: LayerEstimate) -> LayerEstimate:
     """A function of the values and of each leave-one-out value."""
     value = function(*(estimate.value for estimate in estimates))
     left_out = [function(*parts) for parts in zip(*(estimate.left_out for estimate in estimates), strict=True)]
-    return LayerEstimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)))
+    bias = None if any(e.bias is None for e in estimates) else value - function(*(e.value - e.bias for e in estimates))
+    return LayerEstimate(value, np.stack(left_out) if left_out else np.zeros((0, *value.shape)), bias=bias)
 
 
 def _curve(
@@ -119,9 +157,9 @@ def _curve(
     measure: str,
     estimate: LayerEstimate,
     labels: Labels,
-    bounds: tuple[float, float] | None = None,
 ) -> pd.DataFrame:
-    low, high = _interval(plan, estimate, bounds)
+    width = max(w for w, (model, _) in zip(plan.widths, layer_labels(plan), strict=True) if model == labels[0][0])
+    low, high = _interval(plan, estimate, measure, np.full(estimate.value.shape, width))
     return pd.DataFrame(
         {
             "model": [model for model, _ in labels],
@@ -136,8 +174,15 @@ def _curve(
 
 
 def _interval(
-    plan: ComparisonPlan, estimate: LayerEstimate, bounds: tuple[float, float] | None
+    plan: ComparisonPlan, estimate: LayerEstimate, measure: str, widths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
+    """NaN where there are too few words per neuron for an interval of this measure that covers."""
+    known = MEASURES.get(measure)
     sizes = [group.words for group in plan.groups][: len(estimate.left_out)]
-    interval = jackknife(estimate.value, estimate.left_out, sizes or None, bounds=bounds)
-    return interval.low, interval.high
+    bounds = (known.lowest, 1.0) if known else None
+    interval = jackknife(estimate.value, estimate.left_out, sizes or None, bounds=bounds, bias=estimate.bias)
+    least = known.words_per_neuron if known else 0.0
+    if not 0 < least < np.inf:
+        return interval.low, interval.high
+    few = sum(group.words for group in plan.groups) < least * widths
+    return np.where(few, np.nan, interval.low), np.where(few, np.nan, interval.high)

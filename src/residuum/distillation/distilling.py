@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from residuum.training import TrainingResult, TrainingSettings
 
 COMMAND = "distill"
+MEAN_RETRIEVAL = "retrieval mean"  # the score by which a run with `patience` stops
+WAITING = 0.03  # share of the training time from which waiting for data is mentioned
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +61,26 @@ class Distillation(Result):
                 f"Trimming saved {trimmed['parameters saved']:,} parameters of student {name}; characters without a "
                 f"token become {trimmed['characters without a piece become']}."
             )
-        scores = {k: v for k, v in self.run.summary.items() if k.startswith(("perplexity", "retrieval"))}
-        compared = compared_scores(scores, self.run.summary.get("teacher scores", {}))
-        return "\n".join([*lines, *(f"{name}: {text}" for name, text in compared.items())])
+        summary, config = self.run.summary, self.run.config
+        if "teacher scores" not in summary:  # of several processes the main one has the scores
+            return ""
+        scores = {k: v for k, v in summary.items() if k.startswith(("perplexity", "retrieval"))}
+        compared = compared_scores(scores, summary["teacher scores"], summary["start scores"])
+        lines += [f"{name}: {text}" for name, text in compared.items()]
+        if str(config["preset"]).startswith("monoalignment") and len(summary["students"]) == 1:
+            lines.append(
+                "MonoAlignment aligns students of several languages with each other; with one student this run matched "
+                "the teacher's last layer and embeddings, and nothing more."
+            )
+        waited = summary["waiting for data"]
+        lines += [verdict(scores, summary["teacher scores"], summary["start scores"])]
+        lines += [f"The model waited for data in {waited:.1%} of the training time."] * (waited > WAITING)
+        names = list(self.students)
+        adapted = f"residuum adapt {self.students[names[0]]} DATA --task TASK"
+        adapted += "".join(f" --target {name}={self.students[name]}" for name in names[1:2]) or " --language LANGUAGE"
+        retrieval = f"residuum evaluate retrieval {self.students[names[0]]} PAIRS"
+        retrieval += "".join(f" --target-model {self.students[name]}" for name in names[1:2])
+        return "\n".join([*lines, f"Next: {retrieval} --out OUT", f"or: {adapted} --out OUT"])
 
 
 def estimate(settings: DistillSettings) -> DistillationPlan:
@@ -109,12 +128,6 @@ def distill(settings: DistillSettings) -> Distillation:
     if settings.out is None:
         raise SettingError("out is missing; pass the folder to write, or look at the estimate (--estimate) first.")
     out = Path(settings.out)
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if processes > 1 and settings.recipe != "corrected":
-        raise SettingError(
-            f"recipe is {settings.recipe}, which moves one student after the other; it runs in one process, found "
-            f"{processes}. Start it without torchrun, or set recipe to corrected."
-        )
     if settings.max_memory is not None:
         from residuum.models.loading import check_weights
 
@@ -129,8 +142,9 @@ def distill(settings: DistillSettings) -> Distillation:
     from residuum.distillation.preparation import prepare
 
     prepared = prepare(settings)
+    start = prepared.scores()
     training = _train(prepared, out, identity)
-    run = _write(prepared, training, out, identity) if os.environ.get("RANK", "0") == "0" else None
+    run = _write(prepared, training, start, out, identity) if os.environ.get("RANK", "0") == "0" else None
     return Distillation(run or Run(COMMAND, identity, {"students": list(settings.learners)}), out)
 
 
@@ -169,10 +183,12 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
         "teacher_files": files_fingerprint(settings["teacher"]),
         "fingerprints": {language: text_fingerprint(source, options) for language, source in settings["texts"].items()},
     }
-    for part in ("contrast", "evaluation"):
-        if pairs := settings.get(part, {}).get("pairs"):
-            prints = {name: [text_fingerprint(file) for file in files] for name, files in pairs.items()}
-            config[part] = {**settings[part], "pair_fingerprints": prints}
+    pairs = {**settings["translations"], **settings["evaluation"]["pairs"]}
+    if pairs:
+        config["pair_fingerprints"] = {
+            place: text_fingerprint(place)
+            for place in sorted({str(file) for files in pairs.values() for file in files})
+        }
     return config
 
 
@@ -194,6 +210,9 @@ def training_settings(settings: DistillSettings) -> TrainingSettings:
         checkpoint_every=optimiser.checkpoint_every * turns,
         log_every=optimiser.log_every * turns,
         evaluate_every=None if every is None else every * turns,
+        best_score=None if settings.evaluation.patience is None else MEAN_RETRIEVAL,
+        patience=settings.evaluation.patience,
+        keep_checkpoints=optimiser.keep_checkpoints,
         report_to=settings.report_to,
         seed=settings.seed,
     )
@@ -218,10 +237,10 @@ def _train(prepared: Prepared, out: Path, identity: dict[str, Any]) -> TrainingR
     )
 
 
-def _write(prepared: Prepared, training: TrainingResult, out: Path, identity: dict[str, Any]) -> Run:
-    """Export the students, write the run's folder, drop the checkpoints."""
-    import torch
-
+def _write(
+    prepared: Prepared, training: TrainingResult, start: Mapping[str, float], out: Path, identity: dict[str, Any]
+) -> Run:
+    """Export the students, write the run's folder, drop the checkpoints. `start` are the scores before training."""
     from residuum.distillation.exporting import (
         export_students,
         loss_table,
@@ -229,25 +248,26 @@ def _write(prepared: Prepared, training: TrainingResult, out: Path, identity: di
         score_table,
         trimming_table,
     )
-    from residuum.training import discard_checkpoints
+    from residuum.training import discard_checkpoints, load_checkpoint
 
-    for module in prepared.modules.values():
-        module.eval()
-    with torch.no_grad():
-        scores, teacher_scores = prepared.monitor(), prepared.monitor.scores(prepared.teacher.model)
     settings, prints = prepared.settings, identity["fingerprints"]
+    if settings.evaluation.patience is not None:
+        load_checkpoint(out, prepared.modules, best=True)
+    scores, teacher_scores = prepared.scores(), prepared.scores(prepared.teacher.model)
     texts = {name: f"{source} ({described_fingerprint(prints[name])})" for name, source in settings.texts.items()}
-    export_students(prepared, out, texts, compared_scores(scores, teacher_scores))
+    export_students(prepared, out, texts, compared_scores(scores, teacher_scores, start))
     parameters = parameter_table(prepared)
     tables = {
         "losses": loss_table(training.history, settings.turns),
-        "scores": score_table(training.scores, scores, training.steps, settings.turns),
+        "scores": score_table(training.scores, start, scores, training.progress.step, settings.turns),
         "parameters": parameters,
     }
     summary = {
         "students": [student.name for student in prepared.students],
         "teacher": Path(settings.teacher).name,
-        "steps": settings.optimiser.steps,
+        "steps": training.progress.step // settings.turns,
+        **({"best step": training.best_step // settings.turns} if training.best_step else {}),
+        "waiting for data": round(training.progress.waited / max(training.progress.seconds, 1e-9), 4),
         "layer map": {str(m): n for m, n in prepared.objective.layers.items()},
         "weights": dict(prepared.objective.weights),
         "teacher parameters": prepared.teacher.model.module.num_parameters(),
@@ -255,6 +275,7 @@ def _write(prepared: Prepared, training: TrainingResult, out: Path, identity: di
         **({"trimming": trimming_table(prepared)} if prepared.vocabularies else {}),
         **{name: round(value, 6) for name, value in scores.items()},
         "teacher scores": {name: round(value, 6) for name, value in teacher_scores.items()},
+        "start scores": {name: round(value, 6) for name, value in start.items()},
     }
     run = Run(COMMAND, identity, summary, tables)
     write_run(out, run)
@@ -262,10 +283,36 @@ def _write(prepared: Prepared, training: TrainingResult, out: Path, identity: di
     return run
 
 
-def compared_scores(scores: Mapping[str, float], teacher: Mapping[str, float]) -> dict[str, str]:
-    """The students' scores in words, each beside the teacher's on the same data."""
-    beside = {name: f" (teacher: {teacher[name]:.4g})" if name in teacher else "" for name in scores}
-    return {name: f"{value:.4g}{beside[name]}" for name, value in scores.items()}
+def compared_scores(
+    scores: Mapping[str, float], teacher: Mapping[str, float], start: Mapping[str, float]
+) -> dict[str, str]:
+    """The students' scores in words, each beside the teacher's on the same data and its own before training."""
+    texts = {}
+    for name, value in scores.items():
+        others = {"teacher": teacher, "before training": start}
+        beside = [f"{who}: {values[name]:.4g}" for who, values in others.items() if name in values]
+        texts[name] = f"{value:.4g}" + (f" ({', '.join(beside)})" if beside else "")
+    return texts
+
+
+def verdict(scores: Mapping[str, float], teacher: Mapping[str, float], start: Mapping[str, float]) -> str:
+    """One sentence: what share of the teacher's retrieval is kept, and whether perplexity fell during training."""
+    retrieval = [name for name in scores if name.startswith("retrieval")]
+    kept = [scores[name] / teacher[name] for name in retrieval if teacher.get(name)]
+    perplexities = [name for name in scores if name.startswith("perplexity")]
+    lower = sum(scores[name] < start[name] for name in perplexities if name in start)
+    parts = []
+    if kept:
+        parts.append(
+            f"they keep {min(kept):.0%} to {max(kept):.0%} of the teacher's retrieval accuracy"
+            if len(kept) > 1
+            else f"they keep {kept[0]:.0%} of the teacher's retrieval accuracy"
+        )
+    if perplexities:
+        parts.append(f"perplexity is lower than before training in {lower} of {len(perplexities)} cases")
+    if not parts:
+        return "Verdict: nothing was measured; set evaluation.pairs (retrieval) or text.held_out (perplexity)."
+    return f"Verdict on the students: {', and '.join(parts)}."
 
 
 def described_fingerprint(fingerprint: str | None) -> str:

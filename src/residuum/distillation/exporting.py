@@ -69,6 +69,8 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         tokenizer = prepared.tokenizer if vocabulary is None else vocabulary.tokenizer
         module: Any = student.model.module
         module.to("cpu").eval()
+        if module.is_gradient_checkpointing:
+            module.gradient_checkpointing_disable()
         module.set_attn_implementation("sdpa" if getattr(module, "_supports_sdpa", False) else "eager")
         save_whole(module, tokenizer, folder, source=prepared.settings.teacher)
         with whole_file(folder / "README.md") as path:
@@ -162,15 +164,17 @@ def loss_table(history: pd.DataFrame, turns: int) -> pd.DataFrame:
     return table.sort_values(["step", "student", "language", "term"], kind="stable").reset_index(drop=True)
 
 
-def score_table(during: pd.DataFrame, final: Mapping[str, float], steps: int, turns: int) -> pd.DataFrame:
-    """step, score, subject, value; the last step's scores are always there."""
+def score_table(
+    during: pd.DataFrame, start: Mapping[str, float], final: Mapping[str, float], steps: int, turns: int
+) -> pd.DataFrame:
+    """step, score, subject, value: before training (step 0), during it, and at the last step."""
     rows = during.to_dict("records") if not during.empty else []
-    rows = [row for row in rows if row["step"] != steps] + [{"step": steps, **final}]
+    rows = [{"step": 0, **start}, *(row for row in rows if row["step"] != steps), {"step": steps, **final}]
     tidy = [
         (int(row["step"]) // turns, *str(name).split(" ", 1), float(value))
         for row in rows
         for name, value in row.items()
-        if name != "step"
+        if name not in ("step", "retrieval mean")
     ]
     return pd.DataFrame(tidy, columns=["step", "score", "subject", "value"])
 

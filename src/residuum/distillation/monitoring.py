@@ -31,10 +31,6 @@ class Monitor:
     pairs: Mapping[str, Sequence[tuple[str, str]]]
     device: torch.device
 
-    def __call__(self, step: int = 0) -> dict[str, float]:
-        """The scores of the students."""
-        return self.scores()
-
     def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
         """perplexity student/language, and retrieval a-b and b-a: the fraction of translations that are nearest.
 
@@ -56,12 +52,30 @@ class Monitor:
             scores |= {f"retrieval {a}-{b}": forward, f"retrieval {b}-{a}": backward}
         return scores
 
+    def __call__(self, step: int = 0) -> dict[str, float]:
+        """The scores of the students, and their mean retrieval, by which a run may stop early."""
+        scores = self.scores()
+        retrieval = [value for name, value in scores.items() if name.startswith("retrieval")]
+        return {**scores, "retrieval mean": sum(retrieval) / len(retrieval)} if retrieval else scores
+
     def _perplexity(self, student: Student, language: str, teacher: LanguageModel | None) -> float:
-        """exp of the mean cross-entropy of masked tokens (of next tokens, for a decoder) on held-out lines."""
+        """exp of the mean cross-entropy of masked tokens (of next tokens, for a decoder) on held-out lines.
+
+        A teacher is scored over the student's tokens.
+        """
+        head = student.model.head if teacher is None else teacher.head
+        assert head is not None
+        projection = head.projection if teacher is None else student.teacher_projection or head.projection
         total, count = 0.0, 0
         lines = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
         for block in _blocks(lines):
-            losses = _predicted_losses(student, self._moved(self.encoders[language](block)), teacher)
+            batch = self._moved(self.encoders[language](block))
+            places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
+            states = _states(teacher or student, batch)[-1].flatten(0, 1)[places]
+            labels = student.ids(batch["labels"].flatten()[places])
+            ones = torch.ones(len(places), device=states.device)
+            learner = Learner(head.transform(states), projection, 0, ones, torch.zeros_like(ones))
+            losses = vocabulary_losses([learner], labels, None).hard[0]
             total, count = total + float(losses.cpu().double().sum()), count + len(losses)
         return math.exp(min(total / max(count, 1), 700.0))
 
@@ -74,19 +88,6 @@ class Monitor:
 
     def _moved(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor.to(self.device) for name, tensor in batch.items()}
-
-
-def _predicted_losses(student: Student, batch: Mapping[str, Tensor], teacher: LanguageModel | None) -> Tensor:
-    """Cross-entropy at every predicted position, of the student or of the teacher over the student's tokens."""
-    head = student.model.head if teacher is None else teacher.head
-    assert head is not None
-    projection = head.projection if teacher is None else student.teacher_projection or head.projection
-    places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
-    states = _states(teacher or student, batch)[-1].flatten(0, 1)[places]
-    labels = student.ids(batch["labels"].flatten()[places])
-    ones = torch.ones(len(places), device=states.device)
-    learner = Learner(head.transform(states), projection, 0, ones, torch.zeros_like(ones))
-    return vocabulary_losses([learner], labels, None).hard[0]
 
 
 def _states(model: Student | LanguageModel, batch: Mapping[str, Tensor]) -> Sequence[Tensor]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,7 +59,7 @@ class Head:
     """From the last layer to the vocabulary: features = transform(state), logits = decoder(features)."""
 
     transform: Callable[[Tensor], Tensor]
-    decoder: nn.Linear
+    decoder: Any  # a linear layer, or what holds the weight and the bias of one
 
     @property
     def projection(self) -> Projection:
@@ -125,8 +126,17 @@ def language_model(module: PreTrainedModel, *, attention: bool = False) -> Langu
         _let_attention_be_recorded()
         module.set_attn_implementation(RECORDING)
     model = LanguageModel(module, is_causal(base))
-    if model.head is not None:
-        _check_head(model, model.head)
+    if (head := model.head) is None:
+        return model
+    was_training = module.training
+    module.eval()
+    batch = probe_batch(module)
+    with torch.inference_mode():
+        states = model.run(batch["input_ids"], batch["attention_mask"]).hidden[-1].flatten(0, 1)
+        mine, theirs = head.projection(head.transform(states)), module(**batch).logits.flatten(0, 1)
+    module.train(was_training)
+    if not torch.allclose(mine, theirs, atol=TOLERANCE, rtol=TOLERANCE):
+        raise ModelError(f"The head of {type(module).__name__} does more than is known; it cannot be distilled.")
     return model
 
 
@@ -141,11 +151,20 @@ def find_head(module: nn.Module) -> Head:
         return Head(parts.cls.predictions.transform, parts.cls.predictions.decoder)
     if hasattr(parts, "vocab_projector"):  # DistilBERT
         return Head(lambda x: parts.vocab_layer_norm(parts.activation(parts.vocab_transform(x))), parts.vocab_projector)
+    if isinstance(getattr(parts, "decoder", None), nn.Linear) and hasattr(parts, "head"):  # ModernBERT
+        return Head(parts.head, parts.decoder)
+    if hasattr(parts, "lm_predictions"):  # DeBERTa v3, whose decoder is the embeddings
+        last = parts.lm_predictions.lm_head
+        words = parts.get_input_embeddings().weight
+        return Head(
+            lambda x: last.LayerNorm(last.transform_act_fn(last.dense(x))),
+            SimpleNamespace(weight=words, bias=last.bias),
+        )
     if hasattr(parts, "generator_lm_head"):  # ELECTRA
         return Head(parts.generator_predictions, parts.generator_lm_head)
     raise ModelError(
         f"The head of {type(module).__name__} is not known; distil from BERT, RoBERTa, XLM-R, DistilBERT, MPNet, "
-        "ELECTRA, GPT-2 or Llama, or choose a loss without mlm and soft."
+        "ELECTRA, ModernBERT, DeBERTa, GPT-2, Llama or Qwen, or choose a loss without mlm and soft."
     )
 
 
@@ -155,18 +174,6 @@ def has_known_head(module: nn.Module) -> bool:
         return getattr(module, "base_model", module) is module or find_head(module) is not None
     except ModelError:
         return False
-
-
-@torch.inference_mode()
-def _check_head(model: LanguageModel, head: Head) -> None:
-    was_training = model.module.training
-    model.module.eval()
-    batch = probe_batch(model.module)
-    states = model.run(batch["input_ids"], batch["attention_mask"]).hidden[-1].flatten(0, 1)
-    mine, theirs = head.projection(head.transform(states)), model.module(**batch).logits.flatten(0, 1)
-    model.module.train(was_training)
-    if not torch.allclose(mine, theirs, atol=TOLERANCE, rtol=TOLERANCE):
-        raise ModelError(f"The head of {type(model.module).__name__} does more than is known; it cannot be distilled.")
 
 
 _RECORD: ContextVar[list[AttentionInputs] | None] = ContextVar("recorded attention", default=None)
@@ -179,7 +186,15 @@ def _recorded(base: nn.Module | None) -> Iterator[list[AttentionInputs]]:
     if base is None:
         yield found
         return
-    hooks = [part.register_forward_hook(_record_mpnet, with_kwargs=True) for part in _mpnet_attentions(base)]
+
+    def record_mpnet(part: Any, inputs: tuple[Any, ...], options: dict[str, Any], _output: object) -> None:
+        states = inputs[0]
+        bias = options.get("position_bias", inputs[2] if len(inputs) > 2 else None)
+        shape = (*states.shape[:-1], -1, part.attention_head_size)
+        query, key, value = (layer(states).view(shape).transpose(1, 2) for layer in (part.q, part.k, part.v))
+        found.append(AttentionInputs(query, key, value, part.attention_head_size**-0.5, bias))
+
+    hooks = [part.register_forward_hook(record_mpnet, with_kwargs=True) for part in _mpnet_attentions(base)]
     token = _RECORD.set(found)
     try:
         yield found
@@ -209,14 +224,3 @@ def _let_attention_be_recorded() -> None:
 def _mpnet_attentions(base: nn.Module) -> list[nn.Module]:
     """The attention modules of MPNet, which computes its attention itself, so that hooks must read it."""
     return [part for part in base.modules() if type(part).__name__ == "MPNetSelfAttention"]
-
-
-def _record_mpnet(part: Any, inputs: tuple[Any, ...], options: dict[str, Any], _output: object) -> None:
-    found = _RECORD.get()
-    if found is None:
-        return
-    states = inputs[0]
-    bias = options.get("position_bias", inputs[2] if len(inputs) > 2 else None)
-    shape = (*states.shape[:-1], -1, part.attention_head_size)
-    query, key, value = (layer(states).view(shape).transpose(1, 2) for layer in (part.q, part.k, part.v))
-    found.append(AttentionInputs(query, key, value, part.attention_head_size**-0.5, bias))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from residuum.distillation.networks import AttentionInputs, States
-from residuum.distillation.settings import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, Recipe
+from residuum.distillation.settings import ATTENTION_TERMS, EMBEDDING_TERMS, HIDDEN_TERMS, TERMS, Recipe
 from residuum.maths import losses
 from residuum.maths.losses import LayerMap
+from residuum.maths.vocabulary_losses import Divergence
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,19 @@ class DistillationObjective:
     temperature: float
     recipe: Recipe
     causal: bool
+    divergence: Divergence = "forward"
+    layer_weights: tuple[float, ...] | None = None  # of each mapped layer, from the bottom; None: 1 each
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether any term is computed on the texts and not on translations alone."""
+        return self.uses(*(term for term in TERMS if term != "translation_mse"))
+
+    def over_layers(self, values: Iterable[Tensor]) -> Tensor:
+        """The weighted sum of one value per mapped layer."""
+        found = list(values)
+        weights = self.layer_weights or (1.0,) * len(found)
+        return torch.stack([weight * value for weight, value in zip(weights, found, strict=True)]).sum()
 
     def uses(self, *terms: str) -> bool:
         """Whether any of these terms has a weight."""
@@ -102,19 +116,20 @@ def token_terms(
         if objective.uses(term):
             loss = getattr(losses, term)
             pairs = ((projections(m, student.hidden[m]), teacher.hidden[n]) for m, n in objective.layers.items())
-            yield term, _sum(mean(loss(s, t)) for s, t in pairs)
+            yield term, objective.over_layers(mean(loss(s, t)) for s, t in pairs)
     for term in EMBEDDING_TERMS:
         if objective.uses(term):
             loss = losses.hidden_mse if term == "embedding_mse" else losses.hidden_cos
             yield term, mean(loss(projections(0, student.hidden[0]), teacher.hidden[0]))
     if objective.uses("hidden_kl"):
         curved = ((projections.curved[str(m)](student.hidden[m]), n) for m, n in objective.layers.items())
-        yield "hidden_kl", _sum(mean(losses.hidden_kl(s, teacher.hidden[n])) for s, n in curved)
+        yield "hidden_kl", objective.over_layers(mean(losses.hidden_kl(s, teacher.hidden[n])) for s, n in curved)
     yield from _first_token_terms(objective, student, teacher, mask, projections, counts)
     if objective.needs_attention:
         for term in ATTENTION_TERMS:
             if objective.uses(term):
-                yield term, _sum(mean(value) for value in _attention_values(term, objective, student, teacher, mask))
+                values = _attention_values(term, objective, student, teacher, mask)
+                yield term, objective.over_layers(map(mean, values))
 
 
 def _first_token_terms(
@@ -137,7 +152,7 @@ def _first_token_terms(
                 (projections(m, of_sentence(student.hidden[m])), of_sentence(teacher.hidden[n]))
                 for m, n in objective.layers.items()
             ]
-            yield term, _sum(loss(s, t).sum() / counts.sentences for s, t in pairs)
+            yield term, objective.over_layers(loss(s, t).sum() / counts.sentences for s, t in pairs)
 
 
 def _attention_values(
@@ -156,7 +171,3 @@ def _attention_values(
         else:
             loss = losses.published_attention_mse if objective.recipe == "published" else losses.attention_mse
         yield loss(mine.scores, theirs.scores, visible)
-
-
-def _sum(values: Iterator[Tensor]) -> Tensor:
-    return torch.stack(list(values)).sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from residuum.corpus.streams import TextOptions, check_text, text_lines
 from residuum.distillation.monitoring import Monitor
@@ -56,7 +55,7 @@ from residuum.models.onnx_graphs import check_packages
 from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
-from residuum.training import ParameterGroup, check_abilities, trainable_groups
+from residuum.training import ParameterGroup, check_abilities, evaluating, trainable_groups
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -89,6 +88,11 @@ class Prepared:
             modules["discriminator"] = self.step.discriminator
         return modules
 
+    def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
+        """The scores of the students as they are now, or of a teacher on the same data."""
+        with evaluating(self.modules.values()):
+            return self.monitor.scores(teacher)
+
     def parameter_groups(self) -> list[ParameterGroup]:
         """Each parameter once. `published` stepped tied weights twice, which twice the rate stands for.
 
@@ -117,7 +121,7 @@ def prepare(settings: DistillSettings) -> Prepared:
     for source in settings.texts.values():
         check_text(source, TextOptions(**settings.text.reading))
     held_out = {language: held_out_lines(source, settings.text) for language, source in settings.texts.items()}
-    translations = {pair: translation_pairs(files) for pair, files in settings.contrast.pairs.items()}
+    translations = {pair: translation_pairs(files) for pair, files in settings.translations.items()}
     monitored = {
         pair: translation_pairs(files)[: settings.evaluation.lines] for pair, files in settings.evaluation.pairs.items()
     }
@@ -127,7 +131,9 @@ def prepare(settings: DistillSettings) -> Prepared:
     vocabularies = _vocabularies(settings, tokenizer, translations)
     encoders = _encoders(settings, model, tokenizer, vocabularies)
     students = _students(settings, model, objective, encoders, vocabularies, device)
-    if layout := read_sentence_layout(settings.teacher):  # before hours of training, not when students are written
+    if (
+        layout := read_sentence_layout(settings.teacher)
+    ) is not None:  # before hours of training, not when students are written
         check_layout_width(layout, students[0].model.hidden_size)
     batches = LanguageBatches(settings.texts, encoders, settings.text, translations)
     cache = Path(settings.teacher_cache) if settings.teacher_cache else None
@@ -149,7 +155,15 @@ def prepare(settings: DistillSettings) -> Prepared:
         batches=batches
         if settings.recipe == "corrected"
         else PairwiseBatches(batches, settings.language_student_pairs),
-        step=DistillationStep(teacher, students, objective, settings.contrast, discriminator),
+        step=DistillationStep(
+            teacher,
+            students,
+            objective,
+            settings.contrast,
+            discriminator,
+            translated=bool(settings.translations),
+            first_token=layout is not None and layout.pooling == ("cls",),
+        ),
         monitor=Monitor(students, encoders, held_out, monitored, device),
     )
 
@@ -199,9 +213,17 @@ def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Distill
             f"{teacher.n_heads}; keep the number of heads (essential neurons keep whole heads, fewer of them in a "
             "narrower student) or choose a loss without attention."
         )
+    layers = chosen_map(choice, n_layers, teacher.n_layers, published=settings.recipe == "published")
+    if settings.layer_weights is not None and len(settings.layer_weights) != len(layers):
+        raise SettingError(
+            f"layer_weights has {len(settings.layer_weights)} numbers, but the layer map compares {len(layers)} layers "
+            f"({', '.join(f'{m} with {n}' for m, n in layers.items())}); give one number per compared layer."
+        )
     return DistillationObjective(
         weights=settings.loss.weights,
-        layers=chosen_map(choice, n_layers, teacher.n_layers, published=settings.recipe == "published"),
+        layers=layers,
+        divergence=settings.divergence,
+        layer_weights=settings.layer_weights,
         temperature=settings.loss.temperature,
         recipe=settings.recipe,
         causal=teacher.causal,
@@ -319,9 +341,17 @@ def _students(
         )
         for name in settings.learners
     ]
+    if settings.optimiser.gradient_checkpointing:
+        for model in models:
+            model.module.gradient_checkpointing_enable({"use_reentrant": False})
     share_parts(models, settings.sharing if settings.sharing != "all" else "none")
-    # Students of one vocabulary hold one and the same table of ids and one slice of the teacher's decoder.
-    pieces = {id(cut): _pieces_of(cut, teacher, device) for cut in (None, *vocabularies.values())}
+    # Students of one vocabulary hold one and the same table of ids (old → new) and one slice of the teacher's decoder.
+    decoder = None if teacher.head is None else teacher.head.projection
+    pieces: dict[int, tuple[Any, Any]] = {id(None): (None, decoder)}
+    for cut in {id(cut): cut for cut in vocabularies.values()}.values():
+        new_ids = torch.from_numpy(cut.new_ids(teacher.module.config.vocab_size)).to(device)
+        kept = torch.from_numpy(cut.kept).to(device)
+        pieces[id(cut)] = (new_ids, None if decoder is None else decoder.pieces(kept))
     students = []
     for (name, languages), model in zip(settings.learners.items(), models, strict=True):
         with torch.random.fork_rng(devices=[]):
@@ -330,16 +360,6 @@ def _students(
         new_ids, decoder = pieces[id(vocabularies.get(name))]
         students.append(Student(name, model, languages, projections.to(device), new_ids, decoder))
     return students
-
-
-def _pieces_of(pieces: Vocabulary | None, teacher: LanguageModel, device: torch.device) -> tuple[Any, Any]:
-    """Old id → new id, and the teacher's decoder of the kept pieces."""
-    decoder = None if teacher.head is None else teacher.head.projection
-    if pieces is None:
-        return None, decoder
-    new_ids = torch.from_numpy(pieces.new_ids(teacher.module.config.vocab_size)).to(device)
-    kept = torch.from_numpy(pieces.kept).to(device)
-    return new_ids, None if decoder is None else decoder.pieces(kept)
 
 
 def _initialisation(
@@ -357,17 +377,14 @@ def _initialisation(
     if settings.initialise == "neurons":
         whole = teacher.module.config
         inner = settings.shape.intermediate_size or getattr(whole, "intermediate_size", None) or whole.hidden_dim
-        batches = _plain_batches(settings, encoders, device)
+        reading = TextOptions(**settings.text.reading)
+        texts = {name: (text for _, text in text_lines(source, reading)) for name, source in settings.texts.items()}
+        blocks = (
+            (encoders[language], block)
+            for language, lines in texts.items()
+            for _ in range(NEURON_BATCHES)
+            if (block := list(islice(lines, settings.text.batch_size)))
+        )
+        batches = ({name: t.to(device) for name, t in encode.plain(block).items()} for encode, block in blocks)
         neurons = essential_neurons(teacher, batches, config.hidden_size, config.num_attention_heads, inner)
     return Initialisation(settings.initialise, layers, head=not published, neurons=neurons, seed=settings.seed)
-
-
-def _plain_batches(
-    settings: DistillSettings, encoders: dict[str, LineEncoder], device: torch.device
-) -> Iterator[dict[str, Tensor]]:
-    for language, source in settings.texts.items():
-        texts = (text for _, text in text_lines(source, TextOptions(**settings.text.reading)))
-        for _ in range(NEURON_BATCHES):
-            if not (block := list(islice(texts, settings.text.batch_size))):
-                break
-            yield {name: tensor.to(device) for name, tensor in encoders[language].plain(block).items()}

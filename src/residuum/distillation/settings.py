@@ -37,6 +37,7 @@ from residuum.settings import (
 )
 from residuum.training.settings import PrecisionOption, ReportTo, ScheduleOption, Warmup, WeightDecay
 
+Divergence = Literal["forward", "reverse", "js"]
 Recipe = Literal["corrected", "thesis", "published"]
 RECIPES: tuple[Recipe, ...] = ("corrected", "thesis", "published")
 
@@ -44,7 +45,7 @@ HEAD_TERMS = ("mlm", "soft", "softmax_regression")
 HIDDEN_TERMS = ("hidden_mse", "hidden_cos", "hidden_kl", "cls_mse", "cls_cos")
 ATTENTION_TERMS = ("attention_mse", "attention_kl", "value_relation")
 EMBEDDING_TERMS = ("embedding_mse", "embedding_cos")
-ALIGNMENT_TERMS = ("adversarial", "contrastive")
+ALIGNMENT_TERMS = ("adversarial", "contrastive", "translation_mse")
 TERMS = (*HEAD_TERMS, *HIDDEN_TERMS, *ATTENTION_TERMS, *EMBEDDING_TERMS, *ALIGNMENT_TERMS)
 
 TOKENS = 128  # of the longest of 16 lines of web text, to which the others are padded
@@ -103,6 +104,8 @@ PRESETS: dict[str, Preset] = {
     **_MONOLINGUAL,
     **{f"bilingual-{name}": replace(preset, share="all") for name, preset in _MONOLINGUAL.items()},
     "tinybert": Preset(_TINYBERT),
+    "monoalignment-headless": Preset(_TINYBERT, "last"),  # for teachers without a language-model head
+    "translation": Preset({"translation_mse": 1.0}, "last", averaged=True),  # Reimers and Gurevych (2020)
     "distilbert": Preset({"soft": 0.625, "mlm": 0.25, "hidden_cos": 0.125}, "last", temperature=2.0, averaged=True),
     "minilm": Preset({"attention_kl": 0.5, "value_relation": 0.5}, "last", averaged=True),
     "pkd": Preset({"mlm": 0.25, "soft": 0.25, "cls_mse": 0.5}, averaged=True),
@@ -170,6 +173,9 @@ class TextSettings(Settings):
     masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
     new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
     held_out: Annotated[int, Option("Held-out lines from the start of each text, for perplexity", at_least=0)] = 200
+    deduplicate: Annotated[
+        bool, Option("Train on each distinct line once per pass, and on none that equals a held-out line")
+    ] = False
     column: Annotated[
         str | None, Option("Column of the text in JSON lines, parquet and datasets [text, sentence or content]")
     ] = None
@@ -195,7 +201,11 @@ class OptimiserSettings(Settings):
     epsilon: Annotated[float | None, Option("Epsilon of AdamW [1e-8; published: 1e-6]", above=0)] = None
     accumulation: Annotated[int, Option("Batches per step", at_least=1)] = 1
     precision: PrecisionOption = "float32"
+    gradient_checkpointing: Annotated[
+        bool, Option("Compute the students' activations again in the backward pass: less memory, more time")
+    ] = False
     checkpoint_every: Annotated[int, Option("Steps between checkpoints", at_least=1)] = 1000
+    keep_checkpoints: Annotated[int, Option("Number of last checkpoints to keep", at_least=1)] = 1
     log_every: Annotated[int, Option("Steps between logged losses", at_least=1)] = 50
 
 
@@ -206,13 +216,15 @@ class MonitorSettings(Settings):
     every: Annotated[int | None, Option("Steps between evaluations [only at the end]", at_least=1)] = None
     pairs: PairFiles = field(default_factory=dict)
     lines: Annotated[int, Option("Maximum lines per language pair", at_least=1)] = 500
+    patience: Annotated[
+        int | None, Option("Stop after so many evaluations without better retrieval, and keep the best students")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastSettings(Settings):
-    """The term `contrastive`: translations where given, otherwise mixup with the teacher's vectors."""
+    """The term `contrastive`: between students on `translations`, otherwise mixup with the teacher's vectors."""
 
-    pairs: PairFiles = field(default_factory=dict)
     temperature: Annotated[float, Option("Temperature of the contrastive loss", above=0)] = 0.1
     hardness: Annotated[float, Option("Share of the hardest negative in a mixture", at_least=0)] = 0.9
 
@@ -250,6 +262,16 @@ class DistillSettings(Resumable):
         Recipe, Option("Averages per token (corrected), algorithm 1 as written (thesis), or the published code's sums")
     ] = "corrected"
     temperature: Annotated[float | None, Option("Temperature of the soft targets [by preset]", above=0)] = None
+    divergence: Annotated[
+        Divergence,
+        Option("Divergence that `soft` minimises: forward is KL(teacher ‖ student), reverse the other, js both"),
+    ] = "forward"
+    layer_weights: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            "Weight of each mapped layer in terms that are summed over layers, from the bottom [1 each]", at_least=0
+        ),
+    ] = None
     layer_map: Annotated[
         LayerMapChoice | None,
         Option("Teacher layer per student layer: uniform, top, bottom, last or numbers [by preset]", at_least=1),
@@ -275,6 +297,7 @@ class DistillSettings(Resumable):
     evaluation: Annotated[MonitorSettings, Option("Evaluation during training: every=1000", parse=section)] = field(
         default_factory=MonitorSettings
     )
+    translations: PairFiles = field(default_factory=dict)
     contrast: Annotated[ContrastSettings, Option("Contrastive loss: temperature=0.1", parse=section)] = field(
         default_factory=ContrastSettings
     )
@@ -290,8 +313,7 @@ class DistillSettings(Resumable):
         """Languages, students, losses and recipes that go together."""
         self._check_texts()
         self._check_losses()
-        self._check_students()
-        self._check_pairs()
+        self._check_languages()
         parts = self.share if isinstance(self.share, tuple) else ()
         wrong = [part for part in parts if part not in SHARED_PARTS and (type(part) is not int or part < 1)]
         if wrong:
@@ -345,7 +367,7 @@ class DistillSettings(Resumable):
                 "language or leave the term out."
             )
 
-    def _check_students(self) -> None:
+    def _check_languages(self) -> None:
         for name, languages in self.learners.items():
             missing = [language for language in languages if language not in self.texts]
             if missing or not languages:
@@ -356,26 +378,32 @@ class DistillSettings(Resumable):
         idle = set(self.texts) - {language for languages in self.learners.values() for language in languages}
         if idle:
             raise SettingError(f"texts.{min(idle)} is learnt by no student; add it to a student or leave it out.")
-
-    def _check_pairs(self) -> None:
-        for where, pairs in (("evaluation", self.evaluation.pairs), ("contrast", self.contrast.pairs)):
+        for where, pairs in (("evaluation.pairs", self.evaluation.pairs), ("translations", self.translations)):
             for pair in pairs:
                 languages = pair.split("-")
                 unknown = [language for language in languages if language not in self.texts]
                 if unknown or len(languages) != 2:
                     raise SettingError(
-                        f"{where}.pairs.{pair}: {(unknown or [pair])[0]} is not among texts ({', '.join(self.texts)}); "
+                        f"{where}.{pair}: {(unknown or [pair])[0]} is not among texts ({', '.join(self.texts)}); "
                         "expected two languages such as tr-en."
                     )
-        if self.contrast.pairs and not self.loss.weights.get("contrastive"):
+        if self.evaluation.patience is not None and not (self.evaluation.pairs and self.evaluation.every):
+            raise SettingError("evaluation.patience watches retrieval; set evaluation.pairs and evaluation.every too.")
+        taught = [term for term in ("contrastive", "translation_mse") if self.loss.weights.get(term)]
+        if self.translations and not taught:
             raise SettingError(
-                "contrast.pairs is given, but the loss has no term contrastive; give it a weight in losses, or leave "
-                "contrast.pairs out."
+                "translations are given, but the loss has neither the term contrastive nor translation_mse; give one a "
+                "weight in losses, choose --preset translation, or leave translations out."
             )
-        if self.contrast.pairs and self.recipe != "corrected":
+        if not self.translations and "translation_mse" in taught:
             raise SettingError(
-                f"Recipe {self.recipe} moves one student after the other, but contrast.pairs compares two; set recipe "
-                "to corrected, or leave contrast.pairs out."
+                "translation_mse compares translations, and none are given; pass translations such as "
+                "en-tr: [a.en, a.tr], with the language that the teacher knows best first."
+            )
+        if self.translations and self.recipe != "corrected":
+            raise SettingError(
+                f"Recipe {self.recipe} moves one student after the other, but translations compare two; set recipe "
+                "to corrected, or leave translations out."
             )
 
     @property

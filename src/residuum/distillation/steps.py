@@ -79,14 +79,16 @@ class DistillationStep:
     objective: DistillationObjective
     contrast: ContrastSettings = field(default_factory=ContrastSettings)
     discriminator: nn.Module | None = None
+    translated: bool = False  # whether batches of translations come with those of texts
+    first_token: bool = False  # whether the teacher's sentence vector is its first token's state and not their mean
 
     def __call__(self, batches: Mapping[str, Batch]) -> StepLosses:
         """Batches by language, by language/student where only one student shall learn, and by `pairs a-b`."""
         pairs = {key.removeprefix(PAIRS): batch for key, batch in batches.items() if key.startswith(PAIRS)}
         batches = {key: batch for key, batch in batches.items() if not key.startswith(PAIRS)}
-        passes = list(self._passes(batches))
+        passes = list(self._passes(batches)) if self.objective.reads_text else []
         terms = [found for run in passes for found in self._state_terms(run)]
-        terms += [(f"contrastive {pair}", self._translation_contrast(pair, batch)) for pair, batch in pairs.items()]
+        terms += [term for pair, batch in pairs.items() for term in self._translation_terms(pair, batch)]
         total, logit_terms = self._logit_terms(passes)
         for name, value in terms:
             total = total + self.objective.weights[name.partition(" ")[0]] * value
@@ -131,32 +133,50 @@ class DistillationStep:
         found = token_terms(self.objective, run.states, run.output, mask, student.projections, run.counts)
         for term, value in found:
             yield f"{term} {run.label}", value
-        if self.objective.uses("adversarial", "contrastive"):
-            yield from self._alignment_terms(run, mean_pool(run.states.hidden[-1], mask))
-
-    def _alignment_terms(self, run: StudentPass, vectors: Tensor) -> Iterator[tuple[str, Tensor]]:
+        if not self.objective.uses("adversarial", "contrastive"):
+            return
+        vectors = mean_pool(run.states.hidden[-1], mask)
         if self.objective.uses("adversarial"):
             assert self.discriminator is not None
             languages = sorted({language for student in self.students for language in student.languages})
             truth = torch.full((len(vectors),), languages.index(run.language), device=vectors.device)
             yield f"adversarial {run.label}", F.cross_entropy(self.discriminator(reverse_gradient(vectors)), truth)
-        if self.objective.uses("contrastive") and not self.contrast.pairs:
+        if self.objective.uses("contrastive") and not self.translated:
             mapped = run.student.projections(run.student.model.n_layers, vectors)
             temperature, hardness = self.contrast.temperature, self.contrast.hardness
             yield f"contrastive {run.label}", mixup_contrast(mapped, run.output.vectors, temperature, hardness)
 
-    def _translation_contrast(self, pair: str, batch: Batch) -> Tensor:
-        """InfoNCE between the students of two languages on translations of each other."""
-        vectors = []
-        for side, language in enumerate(pair.split("-")):
-            student = next(s for s in self.students if language in s.languages)
-            own = {"input_ids": batch[f"input_ids_{side}"], "attention_mask": batch[f"attention_mask_{side}"]}
-            vectors.append(mean_pool(student.run(own, attention=False).hidden[-1], own["attention_mask"].bool()))
-        return info_nce(vectors[0], vectors[1], self.contrast.temperature)
+    def _translation_terms(self, pair: str, batch: Batch) -> Iterator[tuple[str, Tensor]]:
+        """Between the students of two languages on translations a-b: InfoNCE, and MSE to the teacher's vector of a.
+
+        translation_mse = mean over pairs and neurons of (t(a) − s_a(a))² + (t(a) − s_b(b))² (Reimers and Gurevych 2020)
+        """
+        sides = [
+            {"input_ids": batch[f"input_ids_{side}"], "attention_mask": batch[f"attention_mask_{side}"]}
+            for side in (0, 1)
+        ]
+
+        def vector(run: States, side: int, first: bool) -> Tensor:
+            return run.hidden[-1][:, 0] if first else mean_pool(run.hidden[-1], sides[side]["attention_mask"].bool())
+
+        readers = [next(s for s in self.students if language in s.languages) for language in pair.split("-")]
+        runs = [student.run(own, attention=False) for student, own in zip(readers, sides, strict=True)]
+        if self.objective.uses("contrastive"):
+            vectors = [vector(run, side, False) for side, run in enumerate(runs)]
+            yield f"contrastive {pair}", info_nce(vectors[0], vectors[1], self.contrast.temperature)
+        if self.objective.uses("translation_mse"):
+            with torch.inference_mode():
+                taught = vector(self.teacher.model.run(*sides[0].values()), 0, self.first_token)
+            target = taught.clone()  # what backward passes keep must not be an inference tensor
+            mapped = [
+                student.projections(student.model.n_layers, vector(run, side, self.first_token))
+                for side, (student, run) in enumerate(zip(readers, runs, strict=True))
+            ]
+            yield f"translation_mse {pair}", torch.stack([(own - target).square().mean() for own in mapped]).sum()
 
     def _logit_terms(self, passes: Sequence[StudentPass]) -> tuple[Tensor, list[tuple[str, Tensor]]]:
         """All terms over the vocabulary, weighted and summed; students with the same pieces go together."""
-        device = passes[0].positions.device
+        device = next(self.students[0].model.module.parameters()).device
         total, found = torch.zeros((), device=device), []
         if self.objective.uses("mlm", "soft"):
             groups: dict[int, list[StudentPass]] = {}  # one vocabulary is compared with one set of teacher logits
@@ -172,13 +192,22 @@ class DistillationStep:
         return total, found
 
     def _vocabulary_terms(self, group: Sequence[StudentPass]) -> tuple[Tensor, list[tuple[str, Tensor]]]:
-        firsts, languages = _stretches(group)
+        firsts: dict[str, int] = {}  # where the rows of each language begin when all are put after each other
+        languages: list[StudentPass] = []  # one run of each language
+        place = 0
+        for run in group:
+            if run.language not in firsts:
+                firsts[run.language] = place
+                place += len(run.positions)
+                languages.append(run)
         targets = None
         if self.objective.uses("soft"):
             features = torch.cat([run.output.features for run in languages])
             projection = group[0].student.teacher_projection
             assert projection is not None
-            targets = SoftTargets(features, projection, self.objective.temperature)
+            targets = SoftTargets(
+                features, projection, self.objective.temperature, divergence=self.objective.divergence
+            )
         labels = torch.cat([group[0].student.ids(run.rows("labels")) for run in languages])
         learners = [self._learner(run, firsts[run.language]) for run in group]
         losses = vocabulary_losses(learners, labels, targets)
@@ -223,16 +252,3 @@ class DistillationStep:
         losses = vocabulary_losses([learner], labels, targets)
         value = losses.soft[0].sum() / run.counts.soft
         return losses.total, (f"softmax_regression {run.label}", value)
-
-
-def _stretches(group: Sequence[StudentPass]) -> tuple[dict[str, int], list[StudentPass]]:
-    """Where the rows of each language begin when all are put after each other, and one run of each language."""
-    firsts: dict[str, int] = {}
-    languages: list[StudentPass] = []
-    place = 0
-    for run in group:
-        if run.language not in firsts:
-            firsts[run.language] = place
-            place += len(run.positions)
-            languages.append(run)
-    return firsts, languages

@@ -36,6 +36,9 @@ HEAD_TRANSFORM = (
     "cls.predictions.transform",
     "vocab_transform",
     "vocab_layer_norm",
+    "head.",
+    "lm_predictions.lm_head.dense",
+    "lm_predictions.lm_head.LayerNorm",
 )
 
 
@@ -133,8 +136,17 @@ def share_parts(students: Sequence[LanguageModel], sharing: str | Sequence[str |
     first, others = students[0], students[1:]
     for student in others:
         for part in parts:
-            if part == "embeddings":
-                _share_embeddings(first, student)
+            if part == "embeddings":  # all that runs before the blocks: of BERT's kin, the tables of GPT-2 and Llama
+                names = [name for name in ("embeddings", "wte", "wpe", "embed_tokens") if hasattr(first.base, name)]
+                if not names:
+                    raise ModelError(
+                        f"The embeddings of {type(first.module).__name__} are not known; set share to none."
+                    )
+                for name in names:
+                    setattr(student.base, name, getattr(first.base, name))
+                if student.module.config.tie_word_embeddings and student.head is not None:
+                    tied: Any = student.module.get_input_embeddings()
+                    student.head.decoder.weight = tied.weight
             elif part == "head":  # every part of the model beside the network itself, its decoder included
                 if first.head is None:
                     raise SettingError("share names the head, but the teacher has none; leave it out of the list.")
@@ -193,18 +205,6 @@ def _load(module: nn.Module, weights: Mapping[str, torch.Tensor], *, tie: bool, 
     module.load_state_dict(fitting, strict=False)
     if tie:
         module.tie_weights()  # pyright: ignore[reportCallIssue]
-
-
-def _share_embeddings(first: LanguageModel, student: LanguageModel) -> None:
-    """All that runs before the blocks: the embeddings of BERT's kin, the tables of GPT-2's and Llama's."""
-    names = [name for name in ("embeddings", "wte", "wpe", "embed_tokens") if hasattr(first.base, name)]
-    if not names:
-        raise ModelError(f"The embeddings of {type(first.module).__name__} are not known; set share to none.")
-    tied = student.module.config.tie_word_embeddings
-    for name in names:
-        setattr(student.base, name, getattr(first.base, name))
-    if tied and student.head is not None:
-        student.head.decoder.weight = student.module.get_input_embeddings().weight  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @dataclass(frozen=True, eq=False)

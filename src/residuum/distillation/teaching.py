@@ -106,7 +106,12 @@ class Teacher:
             expected[f"attention.{layer}.scaling"] = ()
             if f"attention.{layer}.bias" in kept:
                 expected[f"attention.{layer}.bias"] = (None, n, n)
-        if kept.keys() != expected.keys() or not all(_has_shape(kept[name], expected[name]) for name in kept):
+
+        def fits(tensor: Tensor, shape: tuple[int | None, ...]) -> bool:  # None stands for any size
+            same = len(shape) == tensor.ndim and all(map(lambda a, b: a in (None, b), shape, tensor.shape))
+            return tensor.is_floating_point() and same
+
+        if kept.keys() != expected.keys() or not all(fits(kept[name], expected[name]) for name in kept):
             raise StoreError(f"{path} does not hold the teacher's output for its line. {again}")
         return kept
 
@@ -129,12 +134,6 @@ class _CachedLine:
 
     ids: Tensor
     places: Tensor
-
-
-def _has_shape(tensor: Tensor, shape: tuple[int | None, ...]) -> bool:
-    """Whether a tensor of fractions has this shape; None stands for any size."""
-    fits = all(size in (None, found) for size, found in zip(shape, tensor.shape, strict=False))
-    return tensor.is_floating_point() and tensor.ndim == len(shape) and fits
 
 
 def _by_line(output: TeacherOutput, lines: Sequence[_CachedLine]) -> list[dict[str, Tensor]]:

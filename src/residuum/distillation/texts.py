@@ -7,19 +7,21 @@ with a large batch sees.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import xxhash
 from torch import Tensor
 
 from residuum.corpus.streams import TextOptions, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
 from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
+from residuum.training.processes import process_count
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -151,7 +153,8 @@ class LanguageBatches:
 class PairwiseBatches:
     """The batch of one (language, student) pair at a time, as algorithm 1 of the thesis goes through them.
 
-    The pairs of a step follow each other; those of one language get the same batch.
+    The pairs of a step follow each other; those of one language get the same batch. Several processes take the same
+    pair at the same time, and different lines.
     """
 
     def __init__(self, batches: LanguageBatches, pairs: Sequence[tuple[str, str]]) -> None:
@@ -165,7 +168,9 @@ class PairwiseBatches:
 
     def __call__(self, position: int) -> dict[str, dict[str, Tensor]]:
         """{language/student: batch}."""
-        step, turn = divmod(position, len(self.pairs))
+        turns, process = divmod(position, process_count())
+        step, turn = divmod(turns, len(self.pairs))
+        step = step * process_count() + process
         language, student = self.pairs[turn]
         if self._last is None or self._last[0] != (step, language):
             self._last = ((step, language), self.batches.streams[language](step))
@@ -182,8 +187,19 @@ class _Stream:
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
         lines = islice(text_lines(self.source, TextOptions(**self.settings.reading)), self.settings.held_out, None)
+        if self.settings.deduplicate:
+            lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
         return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
+
+
+def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The first of equal lines, without those that are known; 64-bit hashes are held, not the lines."""
+    seen = {xxhash.xxh3_64_intdigest(text.encode()) for text in known}
+    for number, text in lines:
+        if (key := xxhash.xxh3_64_intdigest(text.encode())) not in seen:
+            seen.add(key)
+            yield number, text
 
 
 def held_out_lines(source: str, settings: TextSettings) -> list[str]:

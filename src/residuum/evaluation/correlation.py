@@ -66,7 +66,19 @@ def correlate_alignment(settings: CorrelationSettings) -> AlignmentCorrelation:
     config = {**settings.identity(), "retrievals": prints, "downstream": scores}
     if settings.out is not None and (run := finished_run(settings.out, COMMAND, config, fresh=settings.fresh)):
         return AlignmentCorrelation(run)
-    table = _correlations(accuracies, scores, settings.level)
+    aligned = pd.DataFrame(accuracies).dropna()
+    if aligned.empty:
+        raise SettingError(
+            "The runs have no score and choice of layers in common; evaluate them with the same --layers."
+        )
+    downstream_scores = np.array([scores[name] for name in aligned.columns], dtype=float)
+    rows = []
+    for key, values in zip(aligned.index, aligned.to_numpy(dtype=float), strict=True):
+        for name, measure in MEASURES.items():
+            r = measure(values, downstream_scores, level=settings.level)
+            estimate = {"value": r.r, "low": r.low, "high": r.high, "p_value": r.p_value, "runs": r.n}
+            rows.append({**dict(zip(aligned.index.names, key, strict=True)), "measure": name, **estimate})
+    table = pd.DataFrame(rows)
     run = Run(COMMAND, config, {"models": len(scores)}, {"correlations": table})
     if settings.out is not None:
         write_run(settings.out, run)
@@ -106,19 +118,3 @@ def _downstream_score(score: Any) -> float:
             f"{score} holds a run of `{run.command}`{named}; expected one of `adapt` with one strategy or of "
             "`evaluate adapted`, or write the number."
         )
-
-
-def _correlations(accuracies: Mapping[str, pd.Series], downstream: Mapping[str, float], level: float) -> pd.DataFrame:
-    aligned = pd.DataFrame(dict(accuracies)).dropna()
-    if aligned.empty:
-        raise SettingError(
-            "The runs have no score and choice of layers in common; evaluate them with the same --layers."
-        )
-    scores = np.array([downstream[name] for name in aligned.columns], dtype=float)
-    rows = []
-    for key, values in zip(aligned.index, aligned.to_numpy(dtype=float), strict=True):
-        for name, measure in MEASURES.items():
-            r = measure(values, scores, level=level)
-            estimate = {"value": r.r, "low": r.low, "high": r.high, "p_value": r.p_value, "runs": r.n}
-            rows.append({**dict(zip(aligned.index.names, key, strict=True)), "measure": name, **estimate})
-    return pd.DataFrame(rows)

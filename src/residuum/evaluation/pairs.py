@@ -83,7 +83,15 @@ def read_pairs(
     if translations is not None:
         return [_two_files(path, Path(translations), None, limit)]
     if path.is_dir():
-        return [_two_files(*sides, limit) for sides in _folder_pairs(path, only)]
+        pairs = {"-".join(sides[2]): sides for sides in _files_by_stem(path).values()}
+        if not pairs:
+            raise CorpusError(
+                f"{path} holds no pairs; expected files such as tatoeba.tur-eng.tur and tatoeba.tur-eng.eng."
+            )
+        missing = [name for name in only or () if name not in pairs]
+        if missing:
+            raise SettingError(f"{path} has no pair {missing[0]}; it has {', '.join(pairs)}.")
+        return [_two_files(*pairs[name], limit) for name in only or pairs]
     if not path.exists() and (sides := _files_by_stem(path.parent).get(path.name)):
         return [_two_files(*sides, limit)]
     _check_exists(path)
@@ -107,18 +115,6 @@ def corpus_pairs(corpus: Corpus, languages: tuple[str, str]) -> SentencePairs:
 def _check_exists(path: Path) -> None:
     if not path.exists():
         raise CorpusError(f"{path} does not exist; expected a folder of pairs, a table, or a text file.")
-
-
-def _folder_pairs(folder: Path, only: Sequence[str] | None) -> list[Sides]:
-    pairs = {"-".join(sides[2]): sides for sides in _files_by_stem(folder).values()}
-    if not pairs:
-        raise CorpusError(
-            f"{folder} holds no pairs; expected files such as tatoeba.tur-eng.tur and tatoeba.tur-eng.eng."
-        )
-    missing = [name for name in only or () if name not in pairs]
-    if missing:
-        raise SettingError(f"{folder} has no pair {missing[0]}; it has {', '.join(pairs)}.")
-    return [pairs[name] for name in only or pairs]
 
 
 def _files_by_stem(folder: Path) -> dict[str, Sides]:

@@ -119,7 +119,7 @@ def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: Perplex
     texts = [corpus.text(i) for i in range(len(corpus))]
     lines = token_windows(model.body.tokenizer, None if model.causal else model.body.window, texts, name)
     predictions = list(causal_predictions(model, lines) if model.causal else masked_predictions(model, lines, settings))
-    totals = np.zeros((len(lines), 2))
+    totals, device = np.zeros((len(lines), 2)), model.body.device
     sizes = [len(prediction.window.ids) for prediction in predictions]
     predicted = sum(len(prediction.places) for prediction in predictions)
     logits_per_token = model.vocabulary * predicted / max(sum(sizes), 1)
@@ -130,22 +130,17 @@ def line_losses(model: HeadedModel, corpus: Corpus, name: str, settings: Perplex
     with progress_bar(total=len(predictions), unit=" lines", shown=settings.progress, leave=False) as bar:
         for chosen in batches(sizes, budget):
             batch = [predictions[i] for i in chosen]
-            for prediction, losses in zip(batch, _token_losses(model, batch), strict=True):
+            inputs = padded_batch(model.body.tokenizer, [prediction.window for prediction in batch], device)
+            counts = [len(prediction.places) for prediction in batch]
+            rows = torch.from_numpy(np.repeat(np.arange(len(batch)), counts)).to(device)
+            places = torch.from_numpy(np.concatenate([prediction.places for prediction in batch])).to(device)
+            gold = torch.from_numpy(np.concatenate([prediction.gold for prediction in batch])).to(device)
+            token_losses = nn.functional.cross_entropy(model.logits(inputs, rows, places), gold, reduction="none")
+            by_prediction = np.split(token_losses.cpu().numpy(), np.cumsum(counts)[:-1])
+            for prediction, losses in zip(batch, by_prediction, strict=True):
                 totals[prediction.line] += losses.sum(dtype=np.float64), len(losses)
             bar.update(len(chosen))
     return totals
-
-
-def _token_losses(model: HeadedModel, batch: list[Prediction]) -> list[np.ndarray]:
-    """−log p of each predicted token, for each prediction of a batch."""
-    device = model.body.device
-    inputs = padded_batch(model.body.tokenizer, [prediction.window for prediction in batch], device)
-    counts = [len(prediction.places) for prediction in batch]
-    rows = torch.from_numpy(np.repeat(np.arange(len(batch)), counts)).to(device)
-    places = torch.from_numpy(np.concatenate([prediction.places for prediction in batch])).to(device)
-    gold = torch.from_numpy(np.concatenate([prediction.gold for prediction in batch])).to(device)
-    losses = nn.functional.cross_entropy(model.logits(inputs, rows, places), gold, reduction="none")
-    return np.split(losses.cpu().numpy(), np.cumsum(counts)[:-1])
 
 
 def _estimates(losses: np.ndarray, name: str, settings: PerplexitySettings) -> dict[str, Any]:

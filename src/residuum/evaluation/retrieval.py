@@ -53,7 +53,8 @@ class Retrieval(Result):
         """One line per row."""
         return "\n".join(
             f"{row['query']} → {row['candidates']}  {row['score']:9}  layers {row['layers']:5}  "
-            f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}"
+            f"accuracy {row['accuracy']:.3f} ({row['low']:.3f} to {row['high']:.3f})  MRR {row['mrr']:.3f}  "
+            f"F1 {row['f1']:.3f}"
             for row in self.frame.to_dict("records")
         )
 
@@ -63,9 +64,10 @@ def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
     """Count how often the translation of a sentence is its nearest neighbour, in both directions.
 
     `model` encodes the first language and, without `target_model`, the second too. `pairs` is a file or folder, or what
-    `read_pairs` returns. `cosine` compares means over tokens and over the chosen layers; `bertscore` is averaged over
-    the chosen layers. Intervals are 95 % bootstrap intervals over sentences. States that do not fit into `max_memory`
-    beside the weights (2 GB of states without a limit) are kept in temporary files.
+    `read_pairs` returns. `cosine` and `margin` compare means over tokens and over the chosen layers, `margin` (CSLS)
+    less what either sentence has in common with its nearest neighbours; `bertscore` is averaged over the chosen layers.
+    Intervals are 95 % bootstrap intervals over sentences. States that do not fit into `max_memory` beside the weights
+    (2 GB of states without a limit) are kept in temporary files.
     """
     tasks = chosen_pairs(settings)
     models = _models(settings)
@@ -141,7 +143,7 @@ def _measure(
                 for side, (model, texts) in enumerate(zip(models, (task.source, task.target), strict=True))
             )
             for score in settings.score:
-                for choice, directions in zip(choices, _ranks(score, source, target, choices), strict=True):
+                for choice, directions in zip(choices, _ranks(settings, score, source, target, choices), strict=True):
                     for backward, ranks in enumerate(directions):
                         rows.append(_row(task, score, choice, bool(backward), ranks, settings))
                         hits.append(ranks.hits)
@@ -160,7 +162,11 @@ def _measure(
 
 
 def _ranks(
-    score: str, source: EncodedSentences, target: EncodedSentences, choices: list[LayerChoice]
+    settings: RetrievalSettings,
+    score: str,
+    source: EncodedSentences,
+    target: EncodedSentences,
+    choices: list[LayerChoice],
 ) -> list[tuple[Ranks, Ranks]]:
     """The ranks of all translations in both directions, per choice of layers."""
     if score == "bertscore":
@@ -174,17 +180,16 @@ def _ranks(
             total += encoded.means[layer]
         return total / len(layers)
 
-    return [
-        cosine_ranks(mean_of_layers(source, choice.side(0)), mean_of_layers(target, choice.side(1)))
-        for choice in choices
-    ]
+    neighbours = settings.neighbours if score == "margin" else None
+    sides = ((mean_of_layers(source, choice.side(0)), mean_of_layers(target, choice.side(1))) for choice in choices)
+    return [cosine_ranks(*vectors, neighbours=neighbours) for vectors in sides]
 
 
 def _row(
     task: SentencePairs, score: str, choice: LayerChoice, backward: bool, ranks: Ranks, settings: RetrievalSettings
 ) -> dict[str, Any]:
-    """Accuracy and mean reciprocal rank of one direction, with intervals."""
-    values = np.stack([ranks.hits, ranks.reciprocals], axis=1)
+    """Accuracy, mean reciprocal rank and F1 of one direction, with intervals."""
+    values = np.stack([ranks.hits, ranks.reciprocals, ranks.f1], axis=1)
     estimate = bootstrap_mean(values, resamples=settings.resamples, rng=settings.seed)
     query, candidates = task.languages[::-1] if backward else task.languages
     return {
@@ -203,6 +208,9 @@ def _row(
         "mrr": estimate.value[1],
         "mrr_low": estimate.low[1],
         "mrr_high": estimate.high[1],
+        "f1": estimate.value[2],
+        "f1_low": estimate.low[2],
+        "f1_high": estimate.high[2],
     }
 
 
@@ -215,6 +223,9 @@ def average_table(table: pd.DataFrame) -> pd.DataFrame:
             pairs=("pair", "size"),
             accuracy=("accuracy", "mean"),
             mrr=("mrr", "mean"),
+            f1=("f1", "mean"),
+            query=("query", _common),
+            candidates=("candidates", _common),
             error=("error", lambda errors: float(np.sqrt((errors**2).sum())) / len(errors)),
         )
         .reset_index()
@@ -222,6 +233,11 @@ def average_table(table: pd.DataFrame) -> pd.DataFrame:
     reach = NORMAL * averages["error"]
     low, high = averages["accuracy"] - reach, averages["accuracy"] + reach
     return averages.assign(low=low.clip(lower=0), high=high.clip(upper=1))
+
+
+def _common(languages: pd.Series) -> str:
+    """The language of all rows, or `each` where they differ: `each → en` are all directions into English."""
+    return str(languages.iloc[0]) if languages.nunique() == 1 else "each"
 
 
 def _summary(
@@ -287,17 +303,16 @@ def _parsed_choices(text: str, source: int, target: int) -> Iterator[LayerChoice
     elif text == "each":
         yield from (LayerChoice(str(a) if a == b else f"{a}:{b}", ((a, b),)) for a, b in side_by_side)
     else:
-        pairs = [pair for part in text.split(",") for pair in _numbered_pairs(part.strip(), source, target)]
+        pairs: list[LayerPair] = []
+        for part in map(str.strip, text.split(",")):
+            first, colon, second = part.partition(":")
+            if not colon:
+                pairs += [(layer, layer) for layer in parse_layers(part, min(source, target))]
+                continue
+            sides = parse_layers(first, source), parse_layers(second, target)
+            if len(sides[0]) != len(sides[1]):
+                raise SettingError(
+                    f"Cannot read layers {part!r}: {len(sides[0])} layers beside {len(sides[1])}; expected as many."
+                )
+            pairs += zip(*sides, strict=True)
         yield LayerChoice(text, tuple(dict.fromkeys(pairs)))
-
-
-def _numbered_pairs(part: str, source: int, target: int) -> list[LayerPair]:
-    if ":" not in part:
-        return [(layer, layer) for layer in parse_layers(part, min(source, target))]
-    first, _, second = part.partition(":")
-    pair = parse_layers(first, source), parse_layers(second, target)
-    if len(pair[0]) != len(pair[1]):
-        raise SettingError(
-            f"Cannot read layers {part!r}: {len(pair[0])} layers beside {len(pair[1])}; expected as many."
-        )
-    return list(zip(*pair, strict=True))

@@ -8,7 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from residuum.errors import SettingError
 from residuum.settings import Argument, Device, Limit, Option, Out, Precision, Resumable, Seed, Settings, TextReading
 
-SCORES: tuple[Literal["cosine", "bertscore"], ...] = ("cosine", "bertscore")
+Score = Literal["cosine", "margin", "bertscore"]
+SCORES: tuple[Score, ...] = ("cosine", "margin", "bertscore")
+DEFAULT_SCORES: tuple[Score, ...] = ("cosine", "bertscore")
 Resamples = Annotated[int, Option("Bootstrap samples per interval", at_least=2)]
 
 
@@ -55,8 +57,10 @@ class RetrievalSettings(PairReading, Resumable):
         Any, Option("Model of the second language [MODEL]", group="model", metavar="MODEL", identity=False)
     ] = None
     score: Annotated[
-        tuple[Literal["cosine", "bertscore"], ...], Option("Similarities of two sentences: cosine, bertscore")
-    ] = SCORES
+        tuple[Score, ...],
+        Option("Similarities of two sentences: cosine, margin (cosine less that of nearest neighbours), bertscore"),
+    ] = DEFAULT_SCORES
+    neighbours: Annotated[int, Option("Nearest neighbours that margin subtracts", at_least=1)] = 10
     layers: Annotated[
         Any,
         Option(

@@ -15,8 +15,9 @@ LARGEST = 1e60
 
 def as_float_array(values: Any) -> Float[np.ndarray, "..."]:
     """The numbers as float32 or float64, from numpy or torch; narrower floats and integers are upcast."""
-    if hasattr(values, "detach"):
-        values = _from_torch(values)
+    if hasattr(values, "detach"):  # numpy has no bfloat16, and half precision is upcast anyway
+        tensor = values.detach().cpu()
+        values = (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise DataError(
@@ -52,13 +53,9 @@ def require_finite(
         )
 
 
-def _from_torch(tensor: Any) -> np.ndarray:
-    """A detached CPU copy or view; numpy has no bfloat16, and half precision is upcast anyway."""
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
-
-
 SINGLE = float(np.finfo(np.float32).eps)
+HALF, BRAIN = 2.0**-10, 2.0**-7
+"""ε of float16 and of bfloat16."""
 DOUBLE = 16 * float(np.finfo(np.float64).eps)
 """Means of float64 numbers are themselves a few roundings off."""
 
@@ -79,3 +76,18 @@ def rounding_floor(n: int, mean: Neurons, resolution: float = SINGLE) -> Neurons
 def resolution_of(dtype: np.dtype) -> float:
     """ε of numbers of this type; activations are float32, and whatever is narrower was float32 once."""
     return DOUBLE if dtype == np.float64 else SINGLE
+
+
+def precision_of(array: Float[np.ndarray, "word neuron"]) -> float:
+    """ε of the narrowest type that holds these numbers exactly: activations keep it however they are stored.
+
+    A model in bfloat16 leaves 8 bits in what is read as float32. Whole numbers are exact, so they count as float32.
+    """
+    some = array[:64]
+    single = some.astype(np.float32)
+    if array.dtype == np.float64 and not np.array_equal(single, some):
+        return DOUBLE
+    if not single.size or np.array_equal(single, np.rint(single)):
+        return SINGLE
+    bits = np.ascontiguousarray(single).view(np.uint32)
+    return next((epsilon for epsilon, low in ((BRAIN, 0xFFFF), (HALF, 0x1FFF)) if not (bits & low).any()), SINGLE)

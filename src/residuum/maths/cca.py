@@ -12,7 +12,11 @@ import numpy as np
 from jaxtyping import Float
 
 from residuum.errors import SettingError
-from residuum.maths.moments import EPSILON, LayerMoments, PairMoments
+from residuum.maths.layer_blocks import Pair
+from residuum.maths.moments import EPSILON, LayerMoments, Moments, PairMoments, run_threads
+
+ROUNDINGS = 4.0
+"""Roundings that the way through a network adds up, of which a direction must have more to be one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +47,13 @@ class LayerSpectra:
         way; they are taken from neurons of equal variance, which resolves small ones beside large ones.
         """
         if self.standardize:
-            scale, (values, vectors) = self.layer.deviation, self._standardized
+            scale = self.layer.deviation
+            whole = np.array_equal(self._perceptible, scale)
+            values, vectors = self._equalized if whole else _descending_eigh(self._correlation(scale))
         elif self.variance == 1:
             scale, (values, vectors) = self._perceptible, self._equalized
         else:
-            scale, (values, vectors) = np.ones(len(self.layer.mean)), self._plain
+            scale, (values, vectors) = np.ones(len(self.layer.mean)), self.plain
         values = values[values > len(values) * EPSILON * values[0]]
         kept = directions_for_share(values, self.variance)
         roots, vectors = np.sqrt(values[:kept]), vectors[:, :kept]
@@ -58,14 +64,17 @@ class LayerSpectra:
     def regression(self) -> Float[np.ndarray, "neuron direction"]:
         """The whitening W of all directions that can be told from rounding, for least squares on the layer.
 
-        Layers behind a LayerNorm have one direction that holds only float32 rounding, some 100 ε of a neuron's
-        variance; least squares on arrays takes it for a regressor. Rayleigh quotients vᵀCv resolve it from C, where
-        `eigh` is off by ε λ₁. A direction of no variance that passes the cut-off does no harm: the regressand's
-        scatter along it is of order ε, and its share of R² of order ε² / 16 ε.
+        Behind a LayerNorm one direction holds only the rounding of the activations: in neurons of variance 1, rounding
+        to ε has variance up to ε² (1 + μ²/σ²) in each, and in the largest direction (1 + √(N/n))² times that. A
+        direction v counts above `ROUNDINGS`² of it, and above what products and `eigh` lose, ε λ₁. Rayleigh
+        quotients vᵀCv resolve the small ones from C.
         """
         values, vectors = self._equalized
         quotients = np.einsum("nd,nd->d", vectors, self._correlation(self._perceptible) @ vectors)
-        kept = quotients > EPSILON * max(16.0, values[0] / 4)
+        layer, wide = self.layer, np.sqrt(len(self.layer.mean) / self.layer.n)
+        raw = 1 + layer.n * _divide(layer.mean, self._perceptible) ** 2  # Σx² / Σ(x − μ)² of each neuron
+        rounding = (ROUNDINGS * layer.precision * (1 + wide)) ** 2 * (raw @ vectors**2)
+        kept = quotients > np.maximum(rounding, layer.rounding * max(16.0, values[0] / 4))
         return _divide(vectors[:, kept], self._perceptible[:, None]) / np.sqrt(quotients[kept])
 
     @cached_property
@@ -76,18 +85,13 @@ class LayerSpectra:
         return np.where(layer.deviation > tolerance, layer.deviation, 0.0)
 
     @cached_property
-    def _plain(self) -> tuple[np.ndarray, np.ndarray]:
+    def plain(self) -> tuple[np.ndarray, np.ndarray]:
+        """The eigenvalues of the scatter, largest first, and its eigenvectors."""
         return _descending_eigh(self.layer.scatter)
 
     @cached_property
     def _equalized(self) -> tuple[np.ndarray, np.ndarray]:
         return _descending_eigh(self._correlation(self._perceptible))
-
-    @cached_property
-    def _standardized(self) -> tuple[np.ndarray, np.ndarray]:
-        if np.array_equal(self._perceptible, self.layer.deviation):
-            return self._equalized
-        return _descending_eigh(self._correlation(self.layer.deviation))
 
     def _correlation(self, scale: Float[np.ndarray, " neuron"]) -> Float[np.ndarray, "neuron neuron"]:
         return _divide(_divide(self.layer.scatter, scale), scale[:, None])
@@ -131,6 +135,47 @@ def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " ne
     """
     explained = np.linalg.norm(y.regression.T @ pair.cross.T, axis=0)
     return np.minimum(_divide(explained, pair.x.deviation), 1.0)
+
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Ridge penalties that `ridge_errors` tries, in units of the scatter of one standardised neuron."""
+
+
+def ridge_errors(
+    training: Moments, test: Moments, threads: int = 1
+) -> dict[Pair, tuple[Float[np.ndarray, "penalty neuron"], Float[np.ndarray, " neuron"]]]:
+    """For layers (x, y) what ridge regressions of x on y add to Σ(x − μ)² in the test words, and that sum.
+
+    Coefficients and means μ are those of the training words; neurons of y are standardised there. With V Λ Vᵀ the
+    correlation matrix of y, w = (Λ + λ)⁻¹ Vᵀ S_yx, and A the test scatter about μ, neuron k has the squared
+    errors A_xx[k, k] − 2 w_kᵀ Vᵀ A_yx[:, k] + w_kᵀ Vᵀ A_yy V w_k.
+    """
+    found: dict[Pair, tuple[np.ndarray, np.ndarray]] = {}
+
+    def about_training(x: int, y: int) -> np.ndarray:
+        pair = test.pair(min(x, y), max(x, y))
+        a, b = (test.layer(i).mean - training.layer(i).mean for i in (x, y))
+        return (pair.cross if x <= y else pair.cross.T) + test.n * np.outer(a, b)
+
+    def predict_from(y: int) -> None:
+        layer = training.layer(y)
+        scale = _divide(np.ones(len(layer.mean)), layer.deviation)
+        values, vectors = _descending_eigh(layer.scatter * np.outer(scale, scale))
+        basis = vectors * scale[:, None]
+        quadratic = basis.T @ about_training(y, y) @ basis
+        for x in range(training.n_layers):
+            if (min(x, y), max(x, y)) not in training.blocks:
+                continue
+            pair = training.pair(x, y)
+            target, tested = basis.T @ pair.cross.T, basis.T @ about_training(y, x)
+            squares, errors = np.diag(about_training(x, x)) * pair.x.alive, []
+            for penalty in PENALTIES:
+                w = target / (np.maximum(values, 0) + penalty)[:, None]
+                errors.append((w * (quadratic @ w)).sum(axis=0) - 2 * (w * tested).sum(axis=0))
+            found[x, y] = np.array(errors, dtype=np.float32), squares
+
+    run_threads(predict_from, [i for i, j in training.pairs if i == j], threads)
+    return found
 
 
 def directions_for_share(values: Float[np.ndarray, " direction"], variance: float) -> int:

@@ -5,12 +5,15 @@ HSIC(K, L) of two kernels over the same words is the inner product of their cent
 (Nguyen et al. 2021), so no matrix is larger than one minibatch and sums of two corpora merge.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.special import rel_entr, softmax
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_matrix
@@ -159,13 +162,11 @@ class Relations:
 
     matrices: list[Float[np.ndarray, "word word"]]
     chosen: Int[np.ndarray, " word"]
-    features: Callable[[Float[np.ndarray, "word word"]], Float[np.ndarray, " _"]]
+    compare: Callable[[list[Float[np.ndarray, "word word"]]], Float[np.ndarray, "layer layer"]]
 
     def similarity(self, keep: Int[np.ndarray, " _"] | None = None) -> Float[np.ndarray, "layer layer"]:
         """All pairs of layers over the sample, or over the places `keep` in it (for a jackknife)."""
-        kept = self.matrices if keep is None else [matrix[np.ix_(keep, keep)] for matrix in self.matrices]
-        flat = np.stack([self.features(matrix) for matrix in kept])
-        return cosines(flat @ flat.T)
+        return self.compare(self.matrices if keep is None else [matrix[np.ix_(keep, keep)] for matrix in self.matrices])
 
 
 def rsa(
@@ -186,9 +187,31 @@ def rsa(
             f"Found distance {distance!r} and correlation {correlation!r}; "
             f"expected one of {DISTANCES} and one of {CORRELATIONS}."
         )
+    from scipy.stats import rankdata  # slow to import, and seldom needed
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        pairs = (matrix[np.triu_indices(len(matrix), 1)] for matrix in matrices)
+        flat = np.stack([_centre(rankdata(pair) if correlation == "spearman" else pair) for pair in pairs])
+        return cosines(flat @ flat.T)
+
     chosen = sample_words(len(layers[0]), sample, rng, least=3)
-    matrices = [_distances(layer[chosen], distance) for layer in layers]
-    return Relations(matrices, chosen, _ranks if correlation == "spearman" else _deviations)
+    return Relations([_distances(layer[chosen], distance) for layer in layers], chosen, compare)
+
+
+def distance_correlation(
+    layers: Sequence[Float[np.ndarray, "word _"]], *, sample: int = 1000, rng: int | np.random.Generator = 0
+) -> Relations:
+    """Distance correlation, in [0, 1]: 0 in the limit only where layers are independent (Székely et al. 2007).
+
+    √(⟨A, B⟩ / √(⟨A, A⟩⟨B, B⟩)), A and B the centred matrices of Euclidean distances. Biased upwards by few words.
+    """
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        flat = np.stack([centred(matrix).ravel() for matrix in matrices])
+        return np.sqrt(np.maximum(cosines(flat @ flat.T), 0))
+
+    chosen = sample_words(len(layers[0]), sample, rng, least=3)
+    return Relations([_distances(layer[chosen], "euclidean") for layer in layers], chosen, compare)
 
 
 def knn(
@@ -197,16 +220,168 @@ def knn(
     neighbours: int = 10,
     sample: int = 1000,
     rng: int | np.random.Generator = 0,
+    jaccard: bool = False,
 ) -> Relations:
     """Mutual k-nearest-neighbour overlap: the mean share of a word's `neighbours` in x that it also has in y.
 
     Huh et al. (2024), with Euclidean distances, in [0, 1]; two unrelated layers share k/(n − 1). Of equally near
-    words the earlier is the neighbour.
+    words the earlier is the neighbour. `jaccard` divides what is shared by what either has, with cosine distances.
     """
-    if neighbours < 1:
-        raise SettingError(f"neighbours is {neighbours}; expected at least 1.")
-    chosen = sample_words(len(layers[0]), sample, rng, least=neighbours + 2)
-    return Relations([_distances(layer[chosen], "euclidean") for layer in layers], chosen, _neighbourhood(neighbours))
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        members = [_members(matrix, neighbours) for matrix in matrices]
+        if not jaccard:
+            flat = np.stack([member.ravel() for member in members]).astype(np.float64)
+            return cosines(flat @ flat.T)
+        shared = [[(a & b).sum(axis=1) for b in members] for a in members]
+        return np.array([[float((s / (2 * neighbours - s)).mean()) for s in row] for row in shared])
+
+    chosen = _near_words(layers, neighbours, sample, rng)
+    kind = "cosine" if jaccard else "euclidean"
+    return Relations([_distances(layer[chosen], kind) for layer in layers], chosen, compare)
+
+
+def cknna(
+    layers: Sequence[Float[np.ndarray, "word _"]],
+    *,
+    neighbours: int = 10,
+    sample: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> Relations:
+    """CKA of inner products of words, of neighbours only (Huh et al. 2024), in [−1, 1].
+
+    Words are centred and of length 1, as is usual. Inner products count where a word is among the `neighbours` of the
+    other in both layers; HSIC is the unbiased estimate.
+    """
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        kernels, members = [1 - m for m in matrices], [_members(m, neighbours) for m in matrices]
+
+        def alignment(i: int, j: int) -> float:
+            both = members[i] & members[j]
+            return _unbiased_product(np.where(both, kernels[i], 0.0), np.where(both, kernels[j], 0.0))
+
+        own = np.array([alignment(i, i) for i in range(len(kernels))])
+        norms = np.sqrt(np.maximum(np.outer(own, own), 0))
+        products = _of_pairs(alignment, len(kernels))
+        return np.clip(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0), -1, 1)
+
+    chosen = _near_words(layers, neighbours, sample, rng)
+    return Relations([_distances(layer[chosen], "cosine") for layer in layers], chosen, compare)
+
+
+def second_order_cosine(
+    layers: Sequence[Float[np.ndarray, "word _"]],
+    *,
+    neighbours: int = 10,
+    sample: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> Relations:
+    """Mean over words of the cosine of two vectors: a word's cosines with its neighbours in x, and in y.
+
+    Hamilton et al. (2016): neighbours are those of either layer, by cosine.
+    """
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        kernels, members = [1 - m for m in matrices], [_members(m, neighbours) for m in matrices]
+
+        def cosine(i: int, j: int) -> float:
+            either = members[i] | members[j]
+            a, b = np.where(either, kernels[i], 0.0), np.where(either, kernels[j], 0.0)
+            norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+            return float(np.divide((a * b).sum(axis=1), norms, out=np.zeros_like(norms), where=norms > 0).mean())
+
+        return _of_pairs(cosine, len(kernels))
+
+    chosen = _near_words(layers, neighbours, sample, rng)
+    return Relations([_distances(layer[chosen], "cosine") for layer in layers], chosen, compare)
+
+
+def rank_similarity(
+    layers: Sequence[Float[np.ndarray, "word _"]],
+    *,
+    neighbours: int = 10,
+    sample: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> Relations:
+    """How alike common neighbours rank, near ones counting most (Wang et al. 2020), in [0, 1].
+
+    Mean over words of Σ 2 / ((1 + |r − s|)(r + s)) / Σ_{i ≤ m} 1/i, over the m neighbours that both layers have, with
+    ranks r and s; 0 without any.
+    """
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        ranks = [_ranks(matrix) for matrix in matrices]
+        largest = np.concatenate([[1.0], np.cumsum(1 / np.arange(1, neighbours + 1))])
+
+        def ranked(i: int, j: int) -> float:
+            r, s = ranks[i], ranks[j]
+            common = (r <= neighbours) & (s <= neighbours)
+            gain = np.where(common, 2 / ((1 + np.abs(r - s)) * (r + s)), 0.0).sum(axis=1)
+            return float((gain / largest[common.sum(axis=1)]).mean())
+
+        return _of_pairs(ranked, len(ranks))
+
+    chosen = _near_words(layers, neighbours, sample, rng)
+    return Relations([_distances(layer[chosen], "cosine") for layer in layers], chosen, compare)
+
+
+def imd(
+    layers: Sequence[Float[np.ndarray, "word _"]],
+    *,
+    neighbours: int = 5,
+    sample: int = 1000,
+    rng: int | np.random.Generator = 0,
+) -> Relations:
+    """1 / (1 + IMD), the intrinsic multi-scale distance of Tsitsulin et al. (2020), in (0, 1].
+
+    IMD = max_t e^(−2(t + 1/t)) |h_x(t) − h_y(t)|, with the heat trace h(t) = Σ e^(−tλ) over the eigenvalues λ of the
+    normalised Laplacian of the graph of nearest neighbours, here exact. It compares the shapes of two clouds of
+    words and does not ask which word is which.
+    """
+    times = np.logspace(-1, 1, 256)
+
+    def trace(matrix: Float[np.ndarray, "word word"]) -> Float[np.ndarray, " time"]:
+        members = _members(matrix, neighbours)
+        linked = (members | members.T).astype(np.float64)
+        roots = np.sqrt(linked.sum(axis=1))
+        values = np.linalg.eigvalsh(np.eye(len(linked)) - linked / np.outer(roots, roots))
+        return np.exp(-np.outer(times, values)).sum(axis=1)
+
+    def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
+        traces = np.stack([trace(matrix) for matrix in matrices])
+        apart = np.exp(-2 * (times + 1 / times)) * np.abs(traces[:, None] - traces)
+        return 1 / (1 + apart.max(axis=2))
+
+    chosen = _near_words(layers, neighbours, sample, rng)
+    return Relations([_distances(layer[chosen], "euclidean") for layer in layers], chosen, compare)
+
+
+RELATIONS: Mapping[str, Callable[..., Relations]] = {
+    "rsa": rsa,
+    "distance_correlation": distance_correlation,
+    "knn": knn,
+    "knn_jaccard": partial(knn, jaccard=True),
+    "cknna": cknna,
+    "second_order_cosine": second_order_cosine,
+    "rank_similarity": rank_similarity,
+    "imd": imd,
+}
+"""The measures of a sample of words, by name."""
+
+
+def output_similarity(x: Float[np.ndarray, "word class"], y: Float[np.ndarray, "other another"], measure: str) -> float:
+    """`output_js`: 1 − mean Jensen–Shannon divergence / ln 2; `output_agreement`: share of words with the same class.
+
+    Rows that are no probabilities are taken for logits.
+    """
+    if x.shape != y.shape:
+        raise DataError(f"The outputs have shape {x.shape} and {y.shape}; expected the same words and classes in both.")
+    if measure == "output_agreement":
+        return float((x.argmax(axis=1) == y.argmax(axis=1)).mean())
+    p, q = (z if (z >= 0).all() and np.allclose(z.sum(axis=1), 1, atol=1e-3) else softmax(z, axis=1) for z in (x, y))
+    middle = (p + q) / 2
+    return float(1 - (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=1).mean() / 2 / np.log(2))
 
 
 def sample_words(words: int, size: int, rng: int | np.random.Generator, *, least: int) -> Int[np.ndarray, " word"]:
@@ -217,6 +392,14 @@ def sample_words(words: int, size: int, rng: int | np.random.Generator, *, least
             "Add text, raise `sample` or lower `neighbours`."
         )
     return np.sort(np.random.default_rng(rng).choice(words, size, replace=False)) if words > size else np.arange(words)
+
+
+def _near_words(
+    layers: Sequence[np.ndarray], neighbours: int, sample: int, rng: int | np.random.Generator
+) -> Int[np.ndarray, " word"]:
+    if neighbours < 1:
+        raise SettingError(f"neighbours is {neighbours}; expected at least 1.")
+    return sample_words(len(layers[0]), sample, rng, least=neighbours + 2)
 
 
 def _distances(x: Float[np.ndarray, "word neuron"], distance: str) -> Float[np.ndarray, "word word"]:
@@ -230,16 +413,6 @@ def _distances(x: Float[np.ndarray, "word neuron"], distance: str) -> Float[np.n
     return 1 - units @ units.T
 
 
-def _ranks(matrix: Float[np.ndarray, "word word"]) -> Float[np.ndarray, " pair"]:
-    from scipy.stats import rankdata  # slow to import, and seldom needed
-
-    return _centre(rankdata(matrix[np.triu_indices(len(matrix), 1)]))
-
-
-def _deviations(matrix: Float[np.ndarray, "word word"]) -> Float[np.ndarray, " pair"]:
-    return _centre(matrix[np.triu_indices(len(matrix), 1)])
-
-
 def _centre(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
     """Deviations from the mean; exactly 0 where all values are equal up to rounding."""
     deviations = values - values.mean()
@@ -247,15 +420,34 @@ def _centre(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
     return np.zeros_like(values) if constant else deviations
 
 
-def _neighbourhood(neighbours: int) -> Callable[[Float[np.ndarray, "word word"]], Float[np.ndarray, " _"]]:
-    def features(distances: Float[np.ndarray, "word word"]) -> Float[np.ndarray, " _"]:
-        if len(distances) <= neighbours:
-            raise DataError(f"Found {len(distances)} words; expected more than the {neighbours} neighbours of each.")
-        others = distances.copy()
-        np.fill_diagonal(others, np.inf)
-        nearest = np.argsort(others, axis=1, kind="stable")[:, :neighbours]
-        member = np.zeros(distances.shape)
-        np.put_along_axis(member, nearest, 1.0, axis=1)
-        return member.ravel()
+def _ranks(distances: Float[np.ndarray, "word word"]) -> Int[np.ndarray, "word word"]:
+    """The place of each word among the neighbours of each other, from 1; a word itself comes last."""
+    others = distances.copy()
+    np.fill_diagonal(others, np.inf)
+    order = np.argsort(others, axis=1, kind="stable")
+    ranks = np.empty(order.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, np.arange(1, len(order) + 1)[None, :], axis=1)
+    return ranks
 
-    return features
+
+def _members(distances: Float[np.ndarray, "word word"], neighbours: int) -> Bool[np.ndarray, "word word"]:
+    """Which words are among the nearest `neighbours` of each."""
+    if len(distances) <= neighbours:
+        raise DataError(f"Found {len(distances)} words; expected more than the {neighbours} neighbours of each.")
+    return _ranks(distances) <= neighbours
+
+
+def _of_pairs(value: Callable[[int, int], float], n: int) -> Float[np.ndarray, "layer layer"]:
+    """A symmetric function of all pairs of layers."""
+    matrix = np.eye(n)
+    for i, j in combinations(range(n), 2):
+        matrix[i, j] = matrix[j, i] = value(i, j)
+    return matrix
+
+
+def _unbiased_product(k: Float[np.ndarray, "word word"], m: Float[np.ndarray, "word word"]) -> float:
+    """n(n − 3) times the unbiased HSIC of Song et al. (2012) of kernels with zero diagonals."""
+    n = len(k)
+    ends = (k.sum(axis=0) @ m.sum(axis=1) + m.sum(axis=0) @ k.sum(axis=1)) / 2  # symmetric where kernels are not
+    middle = k.sum() * m.sum() / ((n - 1) * (n - 2)) - 2 / (n - 2) * ends
+    return float((k * m.T).sum() + middle)

@@ -10,7 +10,8 @@ corpora merge exactly (Chan, Golub and LeVeque 1983, here up to the fourth order
 pair of layers, each unordered pair once: half the memory and half the work of the joint square.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from residuum.maths.arrays import (
     DOUBLE,
     as_float_array,
     constant_neurons,
+    precision_of,
     require_finite,
     resolution_of,
     rounding_floor,
@@ -43,8 +45,8 @@ class MomentsAccumulator:
 
     `widths` are the neurons of each layer. `pairs` limits the blocks of S that are kept ((i, i) and (j, j) come along
     with (i, j)); by default all. `products="float32"` multiplies in float32 (about twice as fast) and sums in
-    float64: S_kl is then good to about 1e-6 of √(S_kk S_ll) rather than 1e-14, which serves CKA and correlations, but
-    not `mixed` or CCA of nearly dependent neurons.
+    float64: S_kl is then good to about 1e-7 of √(S_kk S_ll) rather than 1e-14, and directions below 1e-6 of a neuron's
+    variance do not count in `mixed`. `threads` share the pairs of layers.
     """
 
     def __init__(
@@ -53,18 +55,21 @@ class MomentsAccumulator:
         *,
         pairs: Iterable[Pair] | None = None,
         products: str = "float64",
+        threads: int = 1,
     ) -> None:
         if products not in ("float64", "float32"):
             raise SettingError(f"products is {products!r}; expected 'float64' or 'float32'.")
         layout = Layout(tuple(int(width) for width in widths))
         self._layout = layout
         self._product_type = np.dtype(products)
+        self._threads = threads
         held = held_pairs(pairs, len(layout.widths))
         self._blocks = {(i, j): np.zeros((layout.widths[i], layout.widths[j])) for i, j in held}
         self._chunk = {i: np.empty((CHUNK, layout.widths[i])) for i, j in held if i == j}
         self._waiting = 0
         self._shift = np.full(layout.total, np.nan)
         self._resolution = DOUBLE
+        self._precision = np.zeros(len(layout.widths))
         self._sum = np.zeros(layout.total)
         self._third = np.zeros((len(layout.widths), layout.total))
         self._fourth = np.zeros((len(layout.widths), len(layout.widths)))
@@ -83,6 +88,7 @@ class MomentsAccumulator:
         require_finite([layers.get(i) for i in range(len(self._layout.widths))], first_word=self._n + self._waiting)
         if words and self._n + self._waiting == 0:
             for i, layer in layers.items():
+                self._precision[i] = precision_of(layer)
                 self._shift[self._layout.slices[i]] = layer.mean(axis=0, dtype=np.float64)
         start = 0
         while start < words:
@@ -106,6 +112,8 @@ class MomentsAccumulator:
             third=np.where(missing[:, self._layout.layer_of_neuron], np.nan, self._third),
             fourth=np.where(missing, np.nan, self._fourth),
             floor=rounding_floor(self._n, self._shift, self._resolution),
+            precision=self._precision.copy(),
+            rounding=float(np.finfo(self._product_type).eps),
             resolution=self._resolution,
         )
 
@@ -151,14 +159,17 @@ class MomentsAccumulator:
             i: (z if scales[i] == 1 else z * scales[i]).astype(self._product_type, copy=False)
             for i, z in shifted.items()
         }
-        for (i, j), block in self._blocks.items():
-            product = factors[i].T @ factors[j]
-            scale = scales[i] * scales[j]
-            block += product if scale == 1 else product.astype(np.float64) / scale
+
+        def add(pair: Pair) -> None:
+            i, j = pair
+            product, scale = factors[i].T @ factors[j], scales[i] * scales[j]
+            self._blocks[pair] += product if scale == 1 else product.astype(np.float64) / scale
+
+        run_threads(add, self._blocks, self._threads)
         self._n += self._waiting
         self._waiting = 0
-        # So the shift is the mean of at least half of the words, and no sum outgrows the scatter by much.
-        if self._n >= 2 * self._recentred_at:
+        # So the shift is the mean of at least an eighth of the words, and no sum outgrows the scatter by much.
+        if self._n >= 8 * self._recentred_at:
             self._recentre()
 
     def _product_scale(self, largest_square: float) -> float:
@@ -194,6 +205,14 @@ class MomentsAccumulator:
         self._sum[:] = 0
 
 
+def run_threads(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> list[Any]:
+    """`work` of each item, in their order; each is computed by one thread, so their number changes no result."""
+    if threads == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))
+
+
 @dataclass(frozen=True, eq=False)
 class LayerMoments:
     """The moments of one layer: `scatter` S_xx, `fourth` Σ‖x − μ‖⁴, and which neurons are not constant."""
@@ -203,6 +222,10 @@ class LayerMoments:
     scatter: Float[np.ndarray, "neuron neuron"]
     fourth: float
     alive: Bool[np.ndarray, " neuron"]
+    precision: float = DOUBLE
+    """ε of the numbers that were added."""
+    rounding: float = EPSILON
+    """ε of the products that were summed."""
 
     @cached_property
     def deviation(self) -> Float[np.ndarray, " neuron"]:
@@ -243,6 +266,10 @@ class PairMoments:
     fourth: float
     same: bool
 
+    def swapped(self) -> "PairMoments":
+        """The same with y as x."""
+        return PairMoments(self.y, self.x, self.cross.T, self.fourth, self.same)
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -250,7 +277,9 @@ class Moments:
 
     `blocks[i, j]`, i ≤ j, is S_ij; `third[l, k]` is Σ‖x_l − μ_l‖²(x_k − μ_k) for neuron k, and `fourth[l, m]` Σ‖x_l −
     μ_l‖²‖x_m − μ_m‖²; both are NaN for pairs of layers that are not kept. `floor[k]` is what rounding alone may leave
-    in S_kk of a constant neuron, and `resolution` the ε of the numbers (see `maths.constancy`).
+    in S_kk of a constant neuron, `resolution` the ε of the type that they came in (see `maths.arrays`), and `precision`
+    the ε of the numbers themselves in each layer, which is larger where a model computed in half precision;
+    `rounding` is the ε of the products.
     """
 
     widths: tuple[int, ...]
@@ -260,10 +289,12 @@ class Moments:
     third: Float[np.ndarray, "layer neuron"]
     fourth: Float[np.ndarray, "layer layer"]
     floor: Float[np.ndarray, " neuron"]
+    precision: Float[np.ndarray, " layer"]
     resolution: float = DOUBLE
+    rounding: float = EPSILON
 
     def __post_init__(self) -> None:
-        for array in (self.mean, self.third, self.fourth, self.floor, *self.blocks.values()):
+        for array in (self.mean, self.third, self.fourth, self.floor, self.precision, *self.blocks.values()):
             array.flags.writeable = False
 
     @property
@@ -280,7 +311,8 @@ class Moments:
         """The moments of layer `i`, with exact zeros for its constant neurons."""
         alive = self.alive(i)
         scatter = _without_dead(self._block(i, i), alive, alive)
-        return LayerMoments(self.n, self.mean[self._layout.slices[i]], scatter, float(self.fourth[i, i]), alive)
+        mean, precision = self.mean[self._layout.slices[i]], float(self.precision[i])
+        return LayerMoments(self.n, mean, scatter, float(self.fourth[i, i]), alive, precision, self.rounding)
 
     def pair(self, i: int, j: int) -> PairMoments:
         """The moments of layers `i` (as x) and `j` (as y)."""
@@ -309,7 +341,9 @@ class Moments:
         """Everything as named arrays, to be stored; `from_arrays` is the way back."""
         blocks = {f"scatter.{i}.{j}": block for (i, j), block in self.blocks.items()}
         sums = {"mean": self.mean, "third": self.third, "fourth": self.fourth, "floor": self.floor}
+        sums["precision"] = self.precision
         facts = {"n": np.array(self.n), "widths": np.array(self.widths), "resolution": np.array(self.resolution)}
+        facts["rounding"] = np.array(self.rounding)
         return {**facts, **sums, **blocks}
 
     @staticmethod
@@ -321,7 +355,8 @@ class Moments:
             n=int(arrays["n"]),
             blocks={(int(i), int(j)): arrays[name] for name, (_, i, j) in names.items()},
             resolution=float(arrays["resolution"]),
-            **{name: arrays[name] for name in ("mean", "third", "fourth", "floor")},
+            rounding=float(arrays["rounding"]),
+            **{name: arrays[name] for name in ("mean", "third", "fourth", "floor", "precision")},
         )
 
     @cached_property
@@ -369,7 +404,9 @@ def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
     floor = np.maximum(a.floor + b.floor, rounding_floor(n, mean, DOUBLE))
     if sign < 0:
         floor += ROUNDING * (layout.diagonal(a.blocks) + a.n * da**2)
-    return Moments(a.widths, n, mean, blocks, third, fourth, floor, max(a.resolution, b.resolution))
+    precision = np.maximum(a.precision, b.precision)
+    types = max(a.resolution, b.resolution), max(a.rounding, b.rounding)
+    return Moments(a.widths, n, mean, blocks, third, fourth, floor, precision, *types)
 
 
 def _without_dead(

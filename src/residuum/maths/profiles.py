@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import csr_matrix
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_matrix
@@ -78,14 +79,18 @@ class ContextAccumulator:
         types = np.asarray(types)
         if len(types) and (types.min() < 0 or types.max() >= len(self._counts)):
             raise DataError(f"Found word types {types.min()}–{types.max()}; expected 0–{len(self._counts) - 1}.")
+        ones = np.ones(len(types))
+        of_type = csr_matrix((ones, (types, np.arange(len(types)))), shape=(len(self._counts), len(types)))
         for i, layer in enumerate(layers):
-            units = _unit_rows(as_matrix(layer, f"Layer {i}"))
+            rows = as_matrix(layer, f"Layer {i}").astype(np.float64)
+            norms = np.linalg.norm(rows, axis=1, keepdims=True)
+            units = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
             if units.shape != (len(types), self._layout.widths[i]):
                 raise DataError(
                     f"Layer {i} has shape {units.shape}; expected {(len(types), self._layout.widths[i])}, "
                     "one row for each word type given."
                 )
-            np.add.at(self._sums[:, self._layout.slices[i]], types, units)
+            self._sums[:, self._layout.slices[i]] += of_type @ units
             np.add.at(self._squares[:, i], types, np.einsum("wn,wn->w", units, units))
         self._counts += np.bincount(types, minlength=len(self._counts))
 
@@ -141,12 +146,6 @@ def merge(a: ContextSums, b: ContextSums) -> ContextSums:
 def subtract(total: ContextSums, part: ContextSums) -> ContextSums:
     """The sums without the words of `part`."""
     return ContextSums(total.widths, total.counts - part.counts, total.sums - part.sums, total.squares - part.squares)
-
-
-def _unit_rows(x: Float[np.ndarray, "word neuron"]) -> Float[np.ndarray, "word neuron"]:
-    x = x.astype(np.float64)
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    return np.divide(x, norms, out=np.zeros_like(x), where=norms > 0)
 
 
 class AngularAccumulator:

@@ -24,6 +24,17 @@ class Ranks:
 
     better: Int[np.ndarray, " query"]
     equal: Int[np.ndarray, " query"]
+    nearest: Int[np.ndarray, " query"] | None = None  # the number of the candidate with the highest score
+
+    @property
+    def f1(self) -> Float[np.ndarray, " query"]:
+        """F1 of each partner as a class, 2 · hit / (1 + number of queries whose nearest candidate it is).
+
+        Precision falls where one candidate is nearest to many queries (a hub); the mean is scikit-learn's weighted F1.
+        """
+        assert self.nearest is not None, "F1 needs the nearest candidates"
+        answered = np.bincount(self.nearest, minlength=len(self.better))
+        return 2 * self.hits / (1 + answered)
 
     @property
     def hits(self) -> Float[np.ndarray, " query"]:
@@ -44,19 +55,46 @@ class Ranks:
 
 
 def cosine_ranks(
-    source: Float[Tensor, "pair neuron"], target: Float[Tensor, "pair neuron"], *, block: tuple[int, int] = (1024, 8192)
+    source: Float[Tensor, "pair neuron"],
+    target: Float[Tensor, "pair neuron"],
+    *,
+    block: tuple[int, int] = (1024, 8192),
+    neighbours: int | None = None,
 ) -> tuple[Ranks, Ranks]:
     """Retrieval by cosine: the ranks of row i of `target` for row i of `source`, and the other way round.
 
+    With `neighbours` k the score is the margin of CSLS (Conneau et al. 2018), 2 cos(x, y) − r(x) − r(y), where r is the
+    mean cosine of a sentence with its k nearest of the other side, so that hubs, near to everything, win less often.
     `block` is how many sources × targets are scored at once; memory is that of one block beside the arrays. A vector
     of zeros has cosine 0 with all.
     """
     source, target = unit_rows(source), unit_rows(target)
-    counter = RankCounter(torch.einsum("pn,pn->p", source, target))  # a product of all would be as large as one of them
+    own = torch.einsum("pn,pn->p", source, target)  # a product of all would be as large as one of them
+    of_source = of_target = torch.zeros_like(own)
+    if neighbours is not None:
+        of_source = _neighbour_means(source, target, neighbours, block)
+        of_target = _neighbour_means(target, source, neighbours, block)
+        own = 2 * own - of_source - of_target
+    counter = RankCounter(own)
     for rows in _ranges(len(source), block[0]):
         for columns in _ranges(len(target), block[1]):
-            counter.update(rows, columns, source[rows] @ target[columns].T)
+            scores = source[rows] @ target[columns].T
+            if neighbours is not None:
+                scores = scores.mul_(2).sub_(of_source[rows, None]).sub_(of_target[columns])
+            counter.update(rows, columns, scores)
     return counter.ranks()
+
+
+def _neighbour_means(queries: Tensor, candidates: Tensor, k: int, block: tuple[int, int]) -> Float[Tensor, " query"]:
+    """The mean cosine of each query with its k nearest candidates."""
+    means, k = torch.empty(len(queries)), min(k, len(candidates))
+    for rows in _ranges(len(queries), block[0]):
+        best = torch.empty(len(rows), 0)
+        for columns in _ranges(len(candidates), block[1]):
+            together = torch.cat([best, queries[rows] @ candidates[columns].T], dim=1)
+            best = together.topk(min(k, together.shape[1]), dim=1).values
+        means[rows] = best.mean(dim=1)
+    return means
 
 
 class RankCounter:
@@ -72,6 +110,8 @@ class RankCounter:
         self.own = own
         self.above = [torch.zeros(len(own), dtype=torch.int64) for _ in range(2)]  # of sources, of targets
         self.not_below = [torch.zeros(len(own), dtype=torch.int64) for _ in range(2)]
+        self.highest = [torch.full((len(own),), -torch.inf) for _ in range(2)]
+        self.nearest = [torch.zeros(len(own), dtype=torch.int64) for _ in range(2)]
 
     def update(
         self, rows: Int[Tensor, " row"], columns: Int[Tensor, " column"], scores: Float[Tensor, "row column"]
@@ -80,15 +120,19 @@ class RankCounter:
         self._put_own(rows, columns, scores)
         larger = torch.empty_like(scores)  # sums of float 0 and 1 are exact here, and ten times as fast as of bool
         for axis, mine in ((1, self.own[rows, None]), (0, self.own[columns])):
-            places = rows if axis == 1 else columns
+            places, others = (rows, columns) if axis == 1 else (columns, rows)
+            highest, where = scores.max(dim=axis)
+            nearer = highest > self.highest[1 - axis][places]
+            self.highest[1 - axis][places[nearer]] = highest[nearer]
+            self.nearest[1 - axis][places[nearer]] = others[where[nearer]]
             for counts, limit in ((self.above, mine + TIE), (self.not_below, mine - TIE)):
                 counts[1 - axis][places] += torch.gt(scores, limit, out=larger).sum(dim=axis).long()
 
     def ranks(self) -> tuple[Ranks, Ranks]:
         """Source → target and target → source."""
         forward, backward = (
-            Ranks(above.numpy(), (not_below - above - 1).numpy())
-            for above, not_below in zip(self.above, self.not_below, strict=True)
+            Ranks(above.numpy(), (not_below - above - 1).numpy(), nearest.numpy())
+            for above, not_below, nearest in zip(self.above, self.not_below, self.nearest, strict=True)
         )
         return forward, backward
 

@@ -3,7 +3,7 @@
 Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of sentences.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,13 +38,15 @@ def jackknife(
     *,
     level: float = 0.95,
     bounds: tuple[float, float] | None = None,
+    bias: Float[np.ndarray, "*shape"] | None = None,
 ) -> Interval:
     """The interval of a value θ from its values θ_(j) with one group of sentences left out at a time.
 
     Busing, Meijer and van der Leeden (1999), for groups of unequal `sizes` m_j (n in all, h_j = n/m_j): θ_J = gθ −
     Σ(1 − 1/h_j) θ_(j) is θ without its bias, se² = mean_j (h_j θ − (h_j − 1) θ_(j) − θ_J)² / (h_j − 1). The interval
     reaches t·se (Student's t, g − 1 degrees of freedom) beyond both θ and θ_J, and is cut at `bounds`. A bias that
-    falls more slowly than 1/n, as that of CCA with many unrelated directions, is not seen.
+    falls more slowly than 1/n, as that of CCA with many unrelated directions, is not seen. `bias` replaces
+    the estimate where it is known otherwise.
     """
     _check_level(level)
     theta, left_out = np.asarray(value, dtype=np.float64), np.asarray(leave_one_out, dtype=np.float64)
@@ -56,15 +58,8 @@ def jackknife(
     if len(left_out) < 2:
         unknown = np.full(theta.shape, np.nan)
         return Interval(theta, unknown, unknown, unknown, unknown)
-    sizes = np.ones(len(left_out)) if sizes is None else np.asarray(sizes, dtype=np.float64)
-    if sizes.shape != (len(left_out),) or not (sizes > 0).all():
-        raise DataError(
-            f"Found sizes {sizes.tolist()}; expected {len(left_out)} positive ones, one for each group left out."
-        )
-    h = (sizes.sum() / sizes).reshape(-1, *[1] * theta.ndim)
-    changes = theta - left_out  # all exactly 0 for a constant
-    bias = np.asarray(-((1 - 1 / h) * changes).sum(axis=0))
-    error = np.asarray(np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0)))
+    own, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
+    bias = own if bias is None else np.where(np.isnan(bias), own, bias)
     reach = error * float(stdtrit(len(left_out) - 1, (1 + level) / 2))
     low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
     if bounds is not None:
@@ -159,14 +154,8 @@ def paired_permutation_test(
     n = len(differences)
     exact = n < 60 and 2**n <= resamples
     threshold = abs(differences.mean()) * (1 - 1e-12)
-    hits, generator, piece = 0, np.random.default_rng(rng), max(1, 2_000_000 // n)
-    if exact:
-        signs = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-        hits = int((np.abs(signs @ differences) / n >= threshold).sum())
-    # In pieces, so that many sentences and many resamples do not need memory together.
-    for start in [] if exact else range(0, resamples, piece):
-        signs = 1.0 - 2.0 * generator.integers(0, 2, size=(min(piece, resamples - start), n))
-        hits += int((np.abs(signs @ differences) / n >= threshold).sum())
+    signs = _all_signs(n) if exact else _random_signs(n, resamples, np.random.default_rng(rng))
+    hits = sum(int((np.abs(chunk @ differences) / n >= threshold).sum()) for chunk in signs)
     return hits / 2**n if exact else (hits + 1) / (resamples + 1)
 
 
@@ -195,16 +184,47 @@ def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, l
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(np.nan, np.nan, np.nan, np.nan, len(x))
     r, p_value = map(float, pearsonr(x, y))
-    return Correlation(r, *_tanh_interval(r, len(x), level, 1.0), p_value, len(x))
+    return Correlation(r, *_fisher_interval(r, len(x), level), p_value, len(x))
 
 
-def _tanh_interval(r: float, n: int, level: float, variance: float) -> tuple[float, float]:
-    """tanh(artanh r ± z √(variance / (n − 3))); NaN below four points."""
+def _jackknife_moments(
+    theta: Float[np.ndarray, "*shape"],
+    left_out: Float[np.ndarray, "group ..."],
+    ratios: Float[np.ndarray, " group"],
+) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
+    """The bias θ − θ_J and the standard error, from the changes θ − θ_(j), all exactly 0 for a constant."""
+    h = ratios.reshape(-1, *[1] * theta.ndim)
+    changes = theta - left_out
+    bias = -((1 - 1 / h) * changes).sum(axis=0)
+    error = np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0))
+    return np.asarray(bias), np.asarray(error)
+
+
+def _group_ratios(sizes: ArrayLike | None, groups: int) -> Float[np.ndarray, " group"]:
+    sizes = np.ones(groups) if sizes is None else np.asarray(sizes, dtype=np.float64)
+    if sizes.shape != (groups,) or not (sizes > 0).all():
+        raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive ones, one for each group left out.")
+    return sizes.sum() / sizes
+
+
+def _all_signs(n: int) -> Iterator[Float[np.ndarray, "resample sentence"]]:
+    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    yield 1.0 - 2.0 * bits
+
+
+def _random_signs(n: int, resamples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "resample sentence"]]:
+    """In pieces, so that many sentences and many resamples do not need memory together."""
+    piece = max(1, 2_000_000 // n)
+    for start in range(0, resamples, piece):
+        yield 1.0 - 2.0 * rng.integers(0, 2, size=(min(piece, resamples - start), n))
+
+
+def _fisher_interval(r: float, n: int, level: float) -> tuple[float, float]:
     if n < 4:
         return np.nan, np.nan
     if abs(r) >= 1:
         return r, r
-    reach = float(ndtri((1 + level) / 2)) * np.sqrt(variance / (n - 3))
+    reach = float(ndtri((1 + level) / 2)) / np.sqrt(n - 3)
     return float(np.tanh(np.arctanh(r) - reach)), float(np.tanh(np.arctanh(r) + reach))
 
 
@@ -239,4 +259,13 @@ def spearman(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, 
     if np.isnan(found.r):
         return found
     rho, p_value = map(float, stats.spearmanr(x, y))
-    return Correlation(rho, *_tanh_interval(rho, found.n, level, 1 + rho**2 / 2), p_value, found.n)
+    return Correlation(rho, *_bonett_wright(rho, found.n, level), p_value, found.n)
+
+
+def _bonett_wright(rho: float, n: int, level: float) -> tuple[float, float]:
+    if n < 4:
+        return np.nan, np.nan
+    if abs(rho) >= 1:
+        return rho, rho
+    reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt((1 + rho**2 / 2) / (n - 3))
+    return float(np.tanh(np.arctanh(rho) - reach)), float(np.tanh(np.arctanh(rho) + reach))

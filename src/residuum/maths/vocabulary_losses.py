@@ -6,9 +6,10 @@ teacher's distribution of a row is computed once however many students learn fro
 projection share one gradient of it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +19,7 @@ CHUNK_BYTES = 1 << 25  # of one chunk of logits; of larger ones the system takes
 
 Rows = Float[Tensor, "row neuron"]
 PerRow = Float[Tensor, " row"]
+Divergence = Literal["forward", "reverse", "js"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +42,16 @@ class Projection:
 class SoftTargets:
     """What the teacher says about each row, σ(z/T), and the temperature T at which the student shall say it.
 
-    The loss is T² · KL(teacher ‖ student) (eq. 2.9 of the thesis), or the cross-entropy −Σ teacher · log student.
+    The loss is T² times a divergence of teacher p and student q at T: KL(p ‖ q) (forward, eq. 2.9 of the thesis),
+    KL(q ‖ p) (reverse), or ½ KL(p ‖ m) + ½ KL(q ‖ m) with m = (p + q)/2 (Jensen-Shannon). With `cross_entropy` it is
+    −Σ p log q instead of KL(p ‖ q).
     """
 
     features: Rows
     projection: Projection
     temperature: float
     cross_entropy: bool = False
+    divergence: Divergence = "forward"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +77,7 @@ class VocabularyLosses:
 def vocabulary_losses(
     learners: Sequence[Learner], labels: Int[Tensor, " row"], targets: SoftTargets | None
 ) -> VocabularyLosses:
-    """hard = −log σ(z)[label] (0 where the label is negative); soft = T² · KL(σ(z_t/T) ‖ σ(z/T)), for every row."""
+    """hard = −log σ(z)[label] (0 where the label is negative); soft = T² · divergence of σ(z_t/T), σ(z/T), by row."""
     job = _Job(learners, labels, targets)
     used = (t for one in learners for t in (one.features, one.projection.weight, one.projection.bias) if t is not None)
     total: Any = _Fused.apply(job, *{id(tensor): tensor for tensor in used}.values())
@@ -179,12 +184,28 @@ def _hard(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tens
 
 
 def _soft(logits: Tensor, teacher: _TeacherRows, weights: Tensor, targets: SoftTargets) -> tuple[Tensor, Tensor]:
-    """T² · Σ p (log p − log q), and its slope T · (q − p) times the weights; p, q are σ(z/T) of teacher and student.
+    """T² times the divergence, and its slope times the weights; p, q are σ(z/T) of teacher and student.
+
+        forward  Σ p (log p − log q)                    T · (q − p)
+        reverse  K = Σ q (log q − log p)                T · q (log q − log p − K)
+        js       ½ Σ p (log p − log m) + ½ K, with K = Σ q (log q − log m)    T/2 · q (log q − log m − K)
 
     The logits are overwritten.
     """
     temperature = targets.temperature
     log_student = logits.div_(temperature).log_softmax(dim=-1)
+    if targets.divergence != "forward":
+        student, reference, factor = log_student.exp(), teacher.log_shares, 1.0
+        if targets.divergence == "js":
+            reference, factor = torch.logaddexp(log_student, teacher.log_shares) - math.log(2), 0.5
+        against = log_student - reference
+        of_student = torch.linalg.vecdot(student, against)
+        losses = temperature**2 * factor * of_student
+        if targets.divergence == "js":
+            of_teacher = torch.linalg.vecdot(teacher.shares, teacher.log_shares - reference)
+            losses += temperature**2 * factor * of_teacher
+        slope = student.mul_(against - of_student[:, None]).mul_((weights * temperature * factor)[:, None])
+        return torch.where(weights != 0, losses, 0), slope
     against = torch.neg(log_student, out=logits)
     if not targets.cross_entropy:
         against.add_(teacher.log_shares)

@@ -65,6 +65,27 @@ def write_graph(
     return difference
 
 
+def write_states_graph(network: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> float:
+    """Write `model.onnx` of a network without its head: batch × token × neuron; returns the largest difference."""
+    base = getattr(network, "base_model", network)
+    typed = "token_type_ids" in tokenizer.model_input_names and getattr(base.config, "type_vocab_size", 1) > 1
+    names = (*NAMES, "token_type_ids") if typed else NAMES
+    return write_graph(_States(base, names), base, tokenizer, folder, "last_hidden_state", names)
+
+
+class _States(nn.Module):
+    """The states of the last layer."""
+
+    def __init__(self, network: nn.Module, names: Sequence[str]) -> None:
+        super().__init__()
+        self.network, self.names = network, names
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Batch × token × neuron."""
+        extra = {"use_cache": False} if getattr(self.network.config, "use_cache", False) else {}
+        return self.network(**dict(zip(self.names, inputs, strict=True)), **extra).last_hidden_state
+
+
 def some_inputs(
     network: nn.Module, tokenizer: PreTrainedTokenizerBase, names: Sequence[str] = NAMES, n_texts: int = 2
 ) -> dict[str, Tensor]:

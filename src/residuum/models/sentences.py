@@ -224,6 +224,14 @@ def sentence_encoder(source: str | Path, **loading: Any) -> SentenceEncoder:
     return SentenceEncoder(load_model(source, **loading), layout)
 
 
+def sentence_text(line: str, layout: SentenceLayout | None) -> str:
+    """A line as the model reads it: with the prompt that stands before every text, in lower case where it says so."""
+    if layout is None:
+        return line.strip()
+    line = (layout.default_text + line).strip()
+    return line.lower() if layout.lowercase else line
+
+
 def pooled(states: Tensor, mask: Tensor, mode: str) -> Tensor:
     """Text × token × neuron → text × neuron, as sentence-transformers pools; padding may be on either side."""
     shown = mask.bool()

@@ -6,7 +6,9 @@ Layers are numbered as everywhere: 0 is the embeddings, blocks are 1 … L. What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +135,160 @@ def keep_layers(module: nn.Module, kept: Sequence[int]) -> None:
         if isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
             setattr(config, key, [value[layer - 1] for layer in kept])
     set_block_count(base, len(kept))
+
+
+@contextmanager
+def without_layers(module: nn.Module, kept: Sequence[int]) -> Iterator[None]:
+    """Run a model with only these blocks, which are shared; afterwards it is what it was."""
+    base: Any = getattr(module, "base_model", module)
+    config, n_layers = base.config, base.config.num_hidden_layers
+    parent, _, blocks = find_blocks(base)
+    lists = block_lists(parent, n_layers) if blocks is not None else {}
+    listed = {key: list(value) for key, value in config.to_dict().items() if isinstance(value, list)}
+    listed = {key: value for key, value in listed.items() if len(value) == n_layers and key.startswith("layer")}
+    try:
+        keep_layers(module, kept)
+        yield
+    finally:
+        for name, parts in lists.items():
+            setattr(parent, name, parts)
+            _number_blocks(list(parts))
+        for key, value in listed.items():
+            setattr(config, key, value)
+        set_block_count(base, n_layers)
+
+
+def merge_layers(module: nn.Module, kept: Sequence[int]) -> None:
+    """Give each kept block the mean weights of itself and of the dropped blocks that are nearest to it."""
+    base: Any = getattr(module, "base_model", module)
+    blocks = find_blocks(base)[2]
+    if blocks is None:
+        raise ModelError(f"{type(module).__name__} runs one block again and again; there is nothing to merge.")
+    nearest = {layer: min(kept, key=lambda own: (abs(own - layer), own)) for layer in range(1, len(blocks) + 1)}
+    states = [{name: tensor.clone() for name, tensor in block.named_parameters()} for block in blocks]
+    for own in kept:
+        merged = [states[layer - 1] for layer, target in nearest.items() if target == own]
+        for name, parameter in blocks[own - 1].named_parameters():
+            if any(name not in state or state[name].shape != parameter.shape for state in merged):
+                raise ModelError(f"Blocks of {type(module).__name__} differ in {name}, so they cannot be merged.")
+            parameter.data = torch.stack([state[name].detach() for state in merged]).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A part of every block that can be made narrower: the maps into it, the one out of it, and its size in the config.
+
+    `fused` maps hold the input and its gate one after the other; `width` is the size of one unit (a head's).
+    """
+
+    into: tuple[str, ...]
+    out: str
+    key: str
+    fused: bool = False
+
+
+FEED_FORWARDS = (
+    Inner(("intermediate.dense",), "output.dense", "intermediate_size"),  # BERT, RoBERTa, XLM-R, MPNet
+    Inner(("ffn.lin1",), "ffn.lin2", "hidden_dim"),  # DistilBERT
+    Inner(("mlp.Wi",), "mlp.Wo", "intermediate_size", fused=True),  # ModernBERT
+    Inner(("mlp.c_fc",), "mlp.c_proj", "n_inner"),  # GPT-2
+    Inner(("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "intermediate_size"),  # Llama, Qwen
+)
+ATTENTION = Inner(("self_attn.q_proj",), "self_attn.o_proj", "num_attention_heads")
+"""Only where the width of a head is a setting of its own can a config say that there are fewer heads."""
+
+
+def feed_forward(module: nn.Module) -> Inner:
+    """Where the feed-forward neurons of a model are; a ModelError for architectures that are not known."""
+    blocks = model_blocks(module)
+    for inner in FEED_FORWARDS:
+        if all(_part(block, name) is not None for block in blocks for name in (*inner.into, inner.out)):
+            return inner
+    raise ModelError(
+        f"Feed-forward neurons of {type(module).__name__} cannot be cut: its blocks are none of BERT, RoBERTa, MPNet, "
+        "DistilBERT, ModernBERT, GPT-2, Llama or Qwen."
+    )
+
+
+def attention_heads(module: nn.Module) -> tuple[int, int]:
+    """The groups of query heads that share a key, and the inputs of the output map per group."""
+    config: Any = getattr(module, "base_model", module).config
+    blocks = model_blocks(module)
+    names = ("q_proj", "k_proj", "v_proj", "o_proj")
+    known = all(_part(block, f"self_attn.{name}") is not None for block in blocks for name in names)
+    if not known or not getattr(config, "head_dim", None):
+        raise ModelError(
+            f"Heads of {type(module).__name__} cannot be cut: its config ties their width to the hidden size "
+            "(heads × width). Llama and Qwen models have a head_dim of their own."
+        )
+    return config.num_key_value_heads, config.head_dim * config.num_attention_heads // config.num_key_value_heads
+
+
+def model_blocks(module: nn.Module) -> list[nn.Module]:
+    """The blocks of a model; a ModelError where one block is run again and again."""
+    blocks = find_blocks(getattr(module, "base_model", module))[2]
+    if blocks is None:
+        raise ModelError(f"{type(module).__name__} runs one block again and again; it cannot be cut.")
+    return list(blocks)
+
+
+@torch.no_grad()
+def keep_neurons(module: nn.Module, kept: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+    """Keep some feed-forward neurons of every block, the same number; `weights` (output × kept) read them."""
+    inner = feed_forward(module)
+    for block, chosen, weight in zip(model_blocks(module), kept, weights, strict=True):
+        for name in inner.into:
+            part = block.get_submodule(name)
+            size = linear_weight(part).shape[0] // 2 if inner.fused else 0
+            _take_outputs(part, torch.cat([chosen, chosen + size]) if inner.fused else chosen)
+        _set_inputs(block.get_submodule(inner.out), weight)
+    config: Any = getattr(module, "base_model", module).config
+    setattr(config, inner.key, len(kept[0]))
+
+
+@torch.no_grad()
+def keep_heads(module: nn.Module, kept: Sequence[Tensor], weights: Sequence[Tensor]) -> None:
+    """Keep some groups of heads (those that share a key) of every block, the same number; `weights` read them."""
+    config: Any = getattr(module, "base_model", module).config
+    groups, width = attention_heads(module)
+    each = config.num_attention_heads // groups
+    for block, chosen, weight in zip(model_blocks(module), kept, weights, strict=True):
+        attention: Any = block.get_submodule("self_attn")
+        for name, size in (("q_proj", width), ("k_proj", config.head_dim), ("v_proj", config.head_dim)):
+            rows = (chosen[:, None] * size + torch.arange(size)).flatten()
+            _take_outputs(getattr(attention, name), rows)
+        _set_inputs(attention.o_proj, weight)
+    config.num_attention_heads, config.num_key_value_heads = each * len(kept[0]), len(kept[0])
+
+
+def linear_weight(part: Any) -> Tensor:
+    """The weight of a linear map as output × input, also where GPT-2 keeps it the other way round."""
+    return part.weight if isinstance(part, nn.Linear) else part.weight.T
+
+
+def _take_outputs(part: Any, chosen: Tensor) -> None:
+    axis = 0 if isinstance(part, nn.Linear) else 1
+    chosen = chosen.to(part.weight.device)
+    part.weight = nn.Parameter(part.weight.index_select(axis, chosen).clone())
+    if part.bias is not None:
+        part.bias = nn.Parameter(part.bias[chosen].clone())
+    if isinstance(part, nn.Linear):
+        part.out_features = len(chosen)
+    else:
+        part.nf = len(chosen)
+
+
+def _set_inputs(part: Any, weight: Tensor) -> None:
+    own = weight if isinstance(part, nn.Linear) else weight.T
+    part.weight = nn.Parameter(own.to(part.weight).contiguous())
+    if isinstance(part, nn.Linear):
+        part.in_features = weight.shape[1]
+    else:
+        part.nx = weight.shape[1]
+
+
+def _part(block: nn.Module, name: str) -> nn.Module | None:
+    return next((part for own, part in block.named_modules() if own == name), None)
 
 
 def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:

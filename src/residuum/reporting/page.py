@@ -27,7 +27,7 @@ from residuum.storage.results import clear_content_errors
 
 STUDY = "study"
 TILES = 6  # at most, on the first screen
-HEROES = ("transfer", "prune", "distill", "rank", "redundancy", "probe", "diff", "compare")
+HEROES = ("transfer", "shrink", "prune", "distill", "rank", "redundancy", "probe", "diff", "compare")
 """Commands by how much their first figure tells a reader who sees only one."""
 EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
 USUAL_HEIGHT, MOST_HEIGHT = 420, 1600  # of a figure, in pixels: beyond the one it is kept, up to the other

@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[Callable[[Run], Section], Mapping[str, TableSpec]]] = 
     "prune": (shrinking.pruning_section, shrinking.PRUNE_TABLES),
     "rank": (neurons.ranking_section, neurons.RANK_TABLES),
     "redundancy": (redundancy.redundancy_section, redundancy.REDUNDANCY_TABLES),
+    "shrink": (shrinking.shrink_section, shrinking.SHRINK_TABLES),
     "study": (studies.study_section, studies.STUDY_TABLES),
     "study distillation": (studies.distillation_rows_section, studies.ROW_TABLES),
     "transfer": (shrinking.transfer_section, shrinking.TRANSFER_TABLES),

@@ -1,4 +1,4 @@
-"""The sections of `transfer`, `prune` and `trim`: how small a model became, and what that cost."""
+"""The sections of `transfer`, `prune`, `trim` and `shrink`: how small a model became, and what that cost."""
 
 from __future__ import annotations
 
@@ -26,11 +26,34 @@ TRANSFER_TABLES = {
     "costs": TableSpec("Cost of the network up to each layer, with a probe on all its neurons."),
     "seconds": TableSpec("Duration of each step."),
 }
-PRUNE_TABLES = {"layers": TableSpec("Layers by their old numbers.", "layer, kept")}
+STAGES = TableSpec("The model before and after: size and, where there is text, quality on lines kept for this.")
+CURVE = TableSpec("Size and quality at every number of layers, before healing.")
+HEALING = TableSpec("Losses of healing: shares of the variance of the original's states and vectors that are missed.")
+PRUNE_TABLES = {
+    "layers": TableSpec("Layers by their old numbers.", "layer, kept"),
+    "stages": STAGES,
+    "curve": CURVE,
+    "healing": HEALING,
+}
+SHRINK_TABLES = {
+    "stages": TableSpec(
+        "The original, the pruned and the healed model on lines that neither planning nor healing read; milliseconds "
+        "per text and MB of weights and states, in batches of 1 and 32.",
+        "stage, layers, parameters, fidelity, fidelity_low, fidelity_high, ms_32, mb_32",
+    ),
+    "plan": TableSpec(
+        "Every candidate: predicted quality before healing, parameters and speed-up.",
+        "layers, ffn, quality, parameters, speedup, chosen",
+    ),
+    "curve": CURVE,
+    "widths": TableSpec("Size and quality at shares of the feed-forward neurons, at full depth."),
+    "healing": HEALING,
+}
 TRIM_TABLES = {
     "pieces": TableSpec(
         "Old and new id of each vocabulary entry, and how often the texts use it.", "piece, old_id, new_id, count"
-    )
+    ),
+    "stages": TableSpec("Size and quality of both models, each with its own tokenizer."),
 }
 CURVE_STEPS = {
     "layers": "layers up to",
@@ -43,6 +66,9 @@ CRITERIA = {
     "cka": "CKA of a layer's input and output",
     "angular": "angle between a layer's input and output (share of 180°)",
     "probe": "gain in the probe's score by the layer",
+    "influence": "block influence (1 − cosine of a layer's input and output)",
+    "fidelity": "1 − fidelity of the sentence vectors without the layer",
+    "perplexity": "loss per token without the layer",
 }
 COVERAGE_POINTS = 60  # of a curve over thousands of vocabulary entries
 
@@ -179,9 +205,76 @@ def pruning_section(run: Run) -> Section:
             "parameters before": summary["parameters before"],
             "parameters after": summary["parameters after"],
         },
-        findings=[Finding("Layers", text)],
-        panels=panels,
+        findings=[Finding("Layers", text), *_stage_findings(run)],
+        panels=[*panels, *_curve_panels(run)],
     )
+
+
+def shrink_section(run: Run) -> Section:
+    """What a smaller model kept of the original, and what it costs."""
+    summary, stages = run.summary, run.tables["stages"]
+    speed, low, high = summary["speed-up"]
+    last = stages.iloc[-1]
+    size = (
+        f"{len(summary['kept'])} of {summary['layers']} layers and {summary['feed-forward']:.0%} of the feed-forward "
+        f"neurons: {summary['parameters after']:,} of {summary['parameters before']:,} parameters. In batches of 32 it "
+        f"is {with_interval(speed, low, high, '.2f')} times as fast and takes {last['mb_32']:.0f} MB instead of "
+        f"{stages.iloc[0]['mb_32']:.0f}."
+    )
+    return Section(
+        title=f"How small can {short_name(run.config['model'])} be?",
+        facts={
+            "parameters after": summary["parameters after"],
+            "parameters before": summary["parameters before"],
+            "faster": f"{speed:.1f}×",
+            "fidelity": f"{summary['fidelity']:.3f}",
+        },
+        findings=[*_stage_findings(run), Finding("Size and speed", size)],
+        panels=[*_shrink_panels(run), *_curve_panels(run)],
+    )
+
+
+def _stage_findings(run: Run) -> Iterator[Finding]:
+    """What was lost, and what healing brought back, in every measure there is."""
+    stages = run.tables.get("stages", pd.DataFrame())
+    task = run.config.get("task")
+    named = {"fidelity": "Fidelity", "perplexity": "Perplexity", "retrieval": "Retrieval", task: str(task)}
+    for column, topic in named.items():
+        if column is None or f"{column}_low" not in stages:
+            continue
+        parts = [
+            f"{row['stage']} {with_interval(row[column], row[f'{column}_low'], row[f'{column}_high'])}"
+            for row in stages.to_dict("records")
+        ]
+        yield Finding(topic, "; ".join(parts) + ".")
+
+
+def _shrink_panels(run: Run) -> Iterator[Panel]:
+    plan = run.tables["plan"].sort_values("parameters")
+    named = plan.assign(share=[f"{share:.0%} of the feed-forward neurons" for share in plan["ffn"]])
+    series = lines(named, "parameters", "quality", "share")
+    chosen = plan.loc[plan["chosen"]]
+    series.append(Series("chosen", chosen["parameters"].tolist(), chosen["quality"].tolist()))
+    yield Panel(
+        "Quality against size",
+        "Predicted quality before healing of every candidate: fidelity of the sentence vectors, or the original's "
+        "perplexity divided by the candidate's. Depth and width are measured apart and multiplied.",
+        single_view(line_chart(series, x="parameters", y="predicted quality"), "plan"),
+    )
+
+
+def _curve_panels(run: Run) -> Iterator[Panel]:
+    """Quality over the number of layers."""
+    if "curve" not in run.tables:
+        return
+    curve, views = run.tables["curve"], []
+    for name in ("fidelity", "perplexity"):
+        if name in curve:
+            series = lines(curve, "layers", name, bounds=(f"{name}_low", f"{name}_high"))
+            views.append(View(name, name, line_chart(series, x="layers", y=name, step=1), "curve"))
+    if views:
+        caption = "Quality before healing at every number of layers, with 95 % intervals over lines."
+        yield Panel("Quality over depth", caption, tuple(views))
 
 
 def trimming_section(run: Run) -> Section:
@@ -204,7 +297,7 @@ def trimming_section(run: Run) -> Section:
             "parameters saved": f"{summary['share saved']:.0%}",
             "parameters after": summary["parameters after"],
         },
-        findings=[Finding("Vocabulary", text)],
+        findings=[Finding("Vocabulary", text), *_stage_findings(run)],
         panels=[
             Panel(
                 "Coverage by the most frequent entries",

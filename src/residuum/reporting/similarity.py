@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,16 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from residuum.errors import DataError, SettingError, StoreError
-from residuum.reporting.charts import ROUNDING, interval_text, layer_chart, lines, plain, shortened
+from residuum.reporting.charts import (
+    ROUNDING,
+    Series,
+    interval_text,
+    layer_chart,
+    line_chart,
+    lines,
+    plain,
+    shortened,
+)
 from residuum.reporting.content import SAID, Finding, Panel, Row, Section, TableSpec, View, records, views_by
 from residuum.reporting.wording import (
     CONFIDENCE,
@@ -33,13 +42,21 @@ PAIR_COLUMNS = ("measure", "model_a", "layer_a", "model_b", "layer_b", "value", 
 CURVE_COLUMNS = ("model", "layer", "curve", "measure", "value", "low", "high")
 COMPARE_TABLES = {
     "layers": TableSpec(
-        "Neurons of each layer, how many of them are constant, and the share of its variance that one neuron has.",
-        "model, layer, neurons, constant, top_neuron, top_share, effective_rank",
+        "Neurons of each layer, how many are constant, the share of its variance that one neuron has, the directions "
+        "that SVCCA keeps, and the share of the variance that the first words of sentences carry.",
+        "model, layer, depth, neurons, constant, top_neuron, top_share, effective_rank, directions, first_word_share",
+    ),
+    "models": TableSpec(
+        "Model × model: the mean over layers of the highest similarity to a layer of the other model, and of all.",
+        "measure, model_a, model_b, best_layers, all_layers",
     ),
     "similarity": TableSpec("Every pair of layers by every measure.", PAIR_COLUMNS),
     "curves": TableSpec("Every curve, one value per layer.", CURVE_COLUMNS),
 }
-SAMPLED_MEASURES = ("cka_rbf", "rsa", "knn")
+SAMPLED_MEASURES = (
+    *("cka_rbf", "rsa", "distance_correlation", "knn", "knn_jaccard", "cknna"),
+    *("second_order_cosine", "rank_similarity", "imd"),
+)
 OUTLIER_SHARE = 0.5
 """Share of a layer's variance from which one neuron decides SVCCA, CKA and Procrustes."""
 REPORTED = (
@@ -48,11 +65,13 @@ REPORTED = (
     "groups",
     "dead neurons",
     "outlier neurons",
+    "few words",
     "words sampled",
     *SAID,
 )  # in other sentences
 LAYERS_WITH_NUMBERS = 16  # layers in a map up to which the numbers are written in the cells
 LAYER_LABELS = 36  # layers on an axis up to which each has its number
+DIFFERENCE_MAPS = 6  # pairs of models whose maps are subtracted
 NAME_WIDTH = 78  # characters of model names that a map has room for
 
 
@@ -88,9 +107,99 @@ def comparison_section(run: Run) -> Section:
                 first=main,
                 shape="square",
             ),
-            *(curve_panel(run.tables["curves"], curve) for curve in known_curves_first(run.tables["curves"]["curve"])),
+            *_model_panels(run, main),
+            *_curve_panels(run),
         ],
     )
+
+
+def _model_panels(run: Run, main: str) -> Iterator[Panel]:
+    """Model × model, and where two models have the same layers, how their maps differ."""
+    if "models" not in run.tables or run.tables["models"]["model_a"].nunique() < 2:
+        return
+    yield Panel(
+        "Which models are alike?",
+        "For each layer of the row's model the most similar layer of the column's, and the mean over layers. A model "
+        "beside itself is compared with its other layers.",
+        measure_views(run.tables["models"], "models", model_map),
+        first=main,
+        shape="square",
+    )
+    rows = run.tables["similarity"].query("measure == @main and model_a == model_b")
+    squares = {
+        str(model): own.pivot_table(index="layer_a", columns="layer_b", values="value")
+        for model, own in rows.groupby("model_a", sort=False)
+    }
+    same = [(a, b) for a, b in combinations(squares, 2) if squares[a].index.equals(squares[b].index)][:DIFFERENCE_MAPS]
+    views = [
+        View(
+            key=f"{a} − {b}",
+            label=f"{a} − {b}",
+            figure=_square_map(
+                squares[a] - squares[b], "RdBu_r", f"{measure_term(main).title}, {a} − {b}", around_zero=True
+            ),
+            table="similarity",
+            where={"measure": main, "model_a": (a, b), "model_b": (a, b)},
+        )
+        for a, b in same
+    ]
+    if views:
+        note = (
+            "The similarity of two layers in the first model minus that of the same layers in the second. White: equal."
+        )
+        yield Panel("How do the maps of two models differ?", note, tuple(views), choice="Models", shape="square")
+
+
+def _curve_panels(run: Run) -> Iterator[Panel]:
+    """Curves over layers; over relative depth where models differ in the number of layers."""
+    curves = run.tables["curves"]
+    depths = run.tables["layers"].groupby("model")["layer"].max().nunique() > 1 and "depth" in run.tables["layers"]
+    if depths:
+        places = run.tables["layers"][["model", "layer", "depth"]]
+        curves = curves.merge(places, on=["model", "layer"], how="left")
+    for curve in known_curves_first(curves["curve"]):
+        yield curve_panel(curves, curve, depth_chart, "depth") if depths else curve_panel(curves, curve)
+
+
+def depth_chart(series: list[Series], y: str) -> go.Figure:
+    """Lines of one value per layer over relative depth, from the embeddings (0) to the last layer (1)."""
+    return line_chart(series, x="relative depth (0 embeddings, 1 last layer)", y=y)
+
+
+def model_map(rows: pd.DataFrame) -> go.Figure:
+    """One measure between whole models."""
+    square = rows.pivot_table(index="model_a", columns="model_b", values="best_layers", sort=False)
+    return _square_map(square, "Viridis", measure_term(str(rows["measure"].iloc[0])).title)
+
+
+def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: bool = False) -> go.Figure:
+    """A square of values with its labels, white at zero where it shows differences."""
+    values = square.to_numpy(dtype=float).round(ROUNDING)
+    reach = float(np.nanmax(np.abs(values))) or 1.0
+    low, high = (-reach, reach) if around_zero else _colour_range(values)
+    labels = [plain(shortened(str(label), 24)) for label in square.index]
+    places = list(range(len(labels)))
+    trace = go.Heatmap(
+        x=places,
+        y=places,
+        z=values.tolist(),
+        colorscale=colours,
+        zmin=low,
+        zmax=high,
+        texttemplate="%{z:.2f}" if len(labels) <= LAYERS_WITH_NUMBERS else None,
+        hovertemplate="%{z:.3f}<extra></extra>",
+        colorbar={"orientation": "h", "thickness": 12, "y": -0.3, "yanchor": "top", "title": {"text": plain(title)}},
+    )
+    axis = {"tickvals": places, "ticktext": labels, "showgrid": False, "zeroline": False, "constrain": "domain"}
+    layout = {
+        "template": "none",
+        "width": 720,
+        "height": 720,
+        "margin": {"l": 150, "r": 14, "t": 30, "b": 190},
+        "xaxis": {**axis, "tickangle": -35},
+        "yaxis": {**axis, "autorange": "reversed", "scaleanchor": "x"},
+    }
+    return go.Figure(trace, layout)
 
 
 def similarity_views(table: pd.DataFrame) -> tuple[View, ...]:
@@ -128,21 +237,10 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     similarity, layers = run.tables["similarity"], run.tables["layers"]
     name = measure_term(main).title
     models = {str(model): own["layer"].tolist() for model, own in layers.groupby("model", sort=False)}
-    over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
-    yield Finding(
-        "Compared",
-        f"{count(len(layers), 'layer')} of {count(len(models), 'model')} were compared{over} with "
-        f"{count(len(set(similarity['measure'])), 'measure')} of similarity: "
-        f"{listed([f'{model} ({layer_range(numbers)})' for model, numbers in models.items()])}.",
-    )
     if outliers := [row for row in records(layers) if (row["top_share"] or 0.0) > OUTLIER_SHARE]:
         yield Finding("Outlier neurons", _outlier_text(outliers, bool(run.config.get("standardize"))))
-    pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
-    across = [row for row in pairs if row["model_a"] != row["model_b"]]
-    pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
-    if pairs:
-        topic = "Most alike across models" if across else "Most alike"
-        yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
+    if few := run.summary.get("few words"):
+        yield Finding("Few words", f"Words: {few}.")
     curve = run.tables["curves"].query("measure == @main and value == value")
     if averages := records(curve, curve="layer_average"):
         yield Finding("Repetition", _repetition_text(averages, name))
@@ -154,8 +252,21 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
             f"The largest change between neighbouring layers is from layer {step['layer']} to layer {after} of "
             f"{step['model']}: {name} {_estimate(step)}.",
         )
+    pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
+    across = [row for row in pairs if row["model_a"] != row["model_b"]]
+    pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
+    if pairs:
+        topic = "Most alike across models" if across else "Most alike"
+        yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
     if not layers["constant"].isna().to_numpy().any():
         yield Finding("Constant neurons", _constant_text(records(layers)))
+    over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
+    yield Finding(
+        "Compared",
+        f"{count(len(layers), 'layer')} of {count(len(models), 'model')} were compared{over} with "
+        f"{count(len(set(similarity['measure'])), 'measure')} of similarity: "
+        f"{listed([f'{model} ({layer_range(numbers)})' for model, numbers in models.items()])}.",
+    )
     yield Finding("Certainty", _certainty_text(run))
     if counted := {key: value for key, value in run.summary.items() if key not in REPORTED and value}:
         yield Finding("Also counted", "; ".join(f"{key}: {shown(value)}" for key, value in counted.items()))
@@ -204,7 +315,10 @@ def _outlier_text(layers: list[Row], standardized: bool) -> str:
     )
     if standardized:
         return f"{where} Neurons were standardised, so it counts as one among all."
-    return f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with `--standardize`."
+    return (
+        f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with `--standardize`, `--skip-first 1`, "
+        "`--clip` or `--drop-neurons`."
+    )
 
 
 def _certainty_text(run: Run) -> str:
@@ -212,6 +326,9 @@ def _certainty_text(run: Run) -> str:
     text = "No intervals were computed."
     if groups is not None and similarity["low"].notna().to_numpy().any():
         text = f"Intervals are {CONFIDENCE} jackknife intervals over {count(groups, 'group')} of sentences."
+        covered = set(similarity.loc[similarity["low"].notna(), "measure"])
+        if without := [measure_term(m).title for m in dict.fromkeys(similarity["measure"]) if m not in covered]:
+            text += f" {listed(without)} {'has' if len(without) == 1 else 'have'} none that covers."
     if sampled is None:
         return text
     names = [measure_term(measure).title for measure in SAMPLED_MEASURES if measure in set(similarity["measure"])]

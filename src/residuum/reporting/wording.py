@@ -103,6 +103,23 @@ _MEASURES = {
     "procrustes": Term(
         "Procrustes", "What two layers of unit norm share after the best rotation of one onto the other."
     ),
+    "ridge": Term(
+        "Neuron from layer, unseen sentences",
+        "R² of each neuron of the row's layer, predicted by ridge regression from the column's layer in sentences that "
+        "the regression did not see. About 0 for unrelated layers. Not symmetric.",
+    ),
+    "shape": Term("Shape metric", "One minus the angle between two layers after the best rotation, as a share of 90°."),
+    "permutation": Term("Permutation Procrustes", "What two layers share after the best order and sign of neurons."),
+    "matching": Term("Matched neurons", "Mean |correlation| of neurons that are matched one to one."),
+    "soft_matching": Term("Softly matched neurons", "The same by optimal transport, where layers differ in width."),
+    "eigenspace_overlap": Term("Eigenspace overlap", "What the subspaces of most variance have in common."),
+    "gulp": Term("GULP", "How alike the predictions of ridge regressions from both layers are, in the worst case."),
+    "distance_correlation": Term("Distance correlation", "Of the distances between words. On a sample of words."),
+    "knn_jaccard": Term("Neighbours (Jaccard)", "Common nearest words of those that either layer has. On a sample."),
+    "cknna": Term("CKNNA", "CKA of near neighbours only. On a sample of words."),
+    "second_order_cosine": Term("Second-order cosine", "Are a word's cosines with its neighbours alike? Sampled."),
+    "rank_similarity": Term("Rank similarity", "Do common neighbours rank alike? On a sample of words."),
+    "imd": Term("IMD", "Do two clouds of words have the same shape, whichever word is which? On a sample."),
     "cka_rbf": Term("RBF CKA", "CKA with a Gaussian kernel, which only sees near words. On a sample of words."),
     "rsa": Term("RSA", "Correlation of the distances between all pairs of words in both layers. On a sample of words."),
     "knn": Term(

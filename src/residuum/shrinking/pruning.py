@@ -1,9 +1,9 @@
-"""`prune`: the same model with fewer layers, chosen by position or by what they were measured to add."""
+"""`prune`: the same model with fewer layers, feed-forward neurons or heads, and what that costs."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,19 @@ from residuum.maths.profiles import AngularAccumulator, least_turning_run
 from residuum.maths.similarity import similarity_matrix
 from residuum.settings import command
 from residuum.shrinking.settings import PruneSettings
-from residuum.storage.results import Result, Run, finished_run, write_run
+from residuum.storage.results import Result, Run, finished_run, scratch, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from residuum.models.loading import Model
+    from residuum.shrinking.planning import Sample, Vectors
 
 PIECE = 64  # sentences that are read at once
-Dropped = tuple[list[int], np.ndarray]
-"""Layers to drop, and the value of each layer 1 … L that decided."""
+FEW_LINES = 10  # with fewer, all lines are measured on
+EVERY = 5  # of which one is held out
+Depths = Mapping[int, list[int]]
+"""For each number of dropped layers, which ones stay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,60 +53,122 @@ class Pruning(Result):
     def text(self) -> str:
         """What was kept and saved."""
         summary = self.run.summary
-        return (
+        lines = [
             f"Layers {', '.join(map(str, self.kept))} of {summary['layers']} are kept; "
             f"{summary['parameters before']:,} parameters became {summary['parameters after']:,}. "
             f"The model is in {self.folder}."
-        )
+        ]
+        if "fidelity" in (table := self.run.tables["stages"]):
+            lines += [stage_line(row) for row in table.to_dict("records")]
+        return "\n".join(lines)
+
+
+def stage_line(row: Mapping[str, Any]) -> str:
+    """One model before or after, in a line."""
+    text = f"{row['stage']}: {row['layers']} layers, {row['parameters']:,} parameters, fidelity {row['fidelity']:.3f}"
+    return text + (f", perplexity {row['perplexity']:.2f}" if "perplexity" in row else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What layers are scored on: text with its words and labels, and a sample of its lines with the intact vectors."""
+
+    network: Any
+    tokenizer: Any
+    text: Corpus | TaskCorpora
+    sample: Sample
+    original: Vectors
+    settings: Any
 
 
 @command(PruneSettings)
 def prune(settings: PruneSettings) -> Pruning:
-    """Write a model without some of its layers to `out`, as a folder that `from_pretrained` reads; heads are kept.
+    """Write a model without some of its layers or inner neurons to `out`; heads for tasks are kept.
 
-    By position, `drop` or `keep` names the layers. By measurement, `by` is cka, angular or probe, and `drop` or `keep`
-    says how many; the model reads `corpus`, and `probe` also takes the labels of `task`, in all three parts.
+    By position, `drop` or `keep` names the layers. By measurement they say how many, and `by` says how they are
+    chosen on `corpus`; `probe` also takes the labels of `task`, in all three parts. With `heal` steps, what is left
+    learns from the original on the lines of the corpus.
     """
+    import pandas as pd
+
     from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, from_transformers, resolve_device
-    from residuum.models.surgery import check_elsewhere, check_written, kept_layers, layer_count, load_whole
+    from residuum.models.surgery import check_elsewhere, check_written, layer_count, load_whole, save_whole
 
-    out, by = Path(settings.out), settings.by
+    out = Path(settings.out)
     check_elsewhere(settings.model, out)
     check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
-    n_layers, text = layer_count(network), _measured_text(settings)
-    fingerprints = (
-        {part: corpus.fingerprint for part, corpus in text.items()}
-        if isinstance(text, TaskCorpora)
-        else None
-        if text is None
-        else text.fingerprint
-    )
+    n_layers, text = layer_count(network), measured_text(settings)
     weights = from_transformers(network, tokenizer).fingerprint
-    config = {"model": str(settings.model), "weights": weights, **settings.identity(), "corpus": fingerprints}
+    config = {
+        "model": str(settings.model), "weights": weights, **settings.identity(), "corpus": _fingerprint(text),
+    }  # fmt: skip
     if run := finished_run(out, "prune", config, fresh=settings.fresh):
         check_written(out)
         if settings.push_to_hub is not None:
             push_to_hub(out, settings.push_to_hub)
         return Pruning(out, run)
-    if by is None:
-        drop, keep = (None if value is None else str(value) for value in (settings.drop, settings.keep))
-        kept, values = kept_layers(n_layers, drop=drop, keep=keep), None
-    else:
-        n_dropped = _number_dropped(settings.drop, settings.keep, n_layers)
-        reader = from_transformers(network, tokenizer)
-        reader.module.to(resolve_device(settings.device))
-        dropped, values = _MEASURES[by](reader, text, n_dropped, settings)
-        kept = [layer for layer in range(1, n_layers + 1) if layer not in dropped]
-    pruning = Pruning(out, _write(network, tokenizer, kept, values, config, out))
+    network.to(resolve_device(settings.device))  # pyright: ignore[reportArgumentType]
+    tables: dict[str, pd.DataFrame] = {"layers": pd.DataFrame({"layer": range(1, n_layers + 1)})}
+    with scratch(out, config, fresh=settings.fresh) as space:
+        lines = Lines.of(text)
+        sample, judge = (lines.sample(network, tokenizer, settings.model, part) for part in ("plan", "held_out"))
+        original = judge.vectors(network) if judge else None
+        stages = [stage_row("original", network, judge, original)]
+        kept = list(range(1, n_layers + 1))
+        if settings.by is not None:
+            assert text is not None
+            assert sample is not None
+            measured = Measured(network, tokenizer, text, sample, sample.vectors(network), settings)
+            depths, values = layer_choices(measured, settings.by, _number_dropped(settings, n_layers))
+            kept = depths[max(depths)]
+            tables["curve"] = depth_curve(network, depths, judge, original)
+            tables["layers"] = tables["layers"].assign(measure=settings.by, value=values)
+        elif settings.drop is not None or settings.keep is not None:
+            kept = _named(settings, n_layers)
+        tables["layers"].insert(1, "kept", tables["layers"]["layer"].isin(kept))
+        cut(network, kept, sample, merge=settings.merge, ffn=settings.ffn, heads=settings.heads)
+        stages.append(stage_row("pruned", network, judge, original))
+        if settings.heal:
+            from residuum.shrinking.healing import heal
+
+            tables["healing"] = heal(
+                network, tokenizer, load_whole(settings.model)[0], lines.plan, settings, space, kept=kept
+            )
+            stages.append(stage_row("healed", network, judge, original))
+        save_whole(network, tokenizer, out, source=settings.model)
+    tables["stages"] = pd.DataFrame(stages)
+    before, after = stages[0]["parameters"], stages[-1]["parameters"]
+    summary = {"layers": n_layers, "kept": kept, "parameters before": before, "parameters after": after}
+    pruning = Pruning(out, Run(command="prune", config=config, summary=summary, tables=tables))
+    _write_card(pruning)
+    write_run(out, pruning.run)
     if settings.push_to_hub is not None:
         push_to_hub(out, settings.push_to_hub)
     return pruning
 
 
-def _measured_text(settings: PruneSettings) -> Corpus | TaskCorpora | None:
+def _write_card(pruning: Pruning) -> None:
+    """The card of a pruned model: what is left, how it was chosen, and whether anything was trained after that."""
+    from residuum.models.cards import write_card
+
+    config = pruning.run.config
+    chosen = f"The layers were chosen by {config['by'] or 'position'}."
+    healed = (
+        f"What is left was trained for {config['heal']} steps to give what the original gives."
+        if config["heal"]
+        else "Nothing was trained after they were dropped; fine-tune the model before you rely on it."
+    )
+    first, *stages = pruning.text().splitlines()
+    sections = {"": "\n".join([first.partition(" The model is in")[0], *(f"- {line}" for line in stages)])}
+    sections |= {"How": f"{chosen} {healed}"}
+    title = f"{Path(config['model']).name}, pruned"
+    write_card(pruning.folder, title, sections, source=config["model"], tags=["pruning"])
+
+
+def measured_text(settings: Any) -> Corpus | TaskCorpora | None:
     """The text to measure on, if any: for a probe's task in its three parts."""
     corpus, limit = settings.corpus, settings.limit
     if corpus is None:
@@ -115,94 +180,207 @@ def _measured_text(settings: PruneSettings) -> Corpus | TaskCorpora | None:
     return read_corpus(corpus, split=settings.split, limit=limit, **settings.table)
 
 
-def _number_dropped(drop: Any, keep: Any, n_layers: int) -> int:
+def _fingerprint(text: Corpus | TaskCorpora | None) -> Any:
+    if isinstance(text, TaskCorpora):
+        return {part: corpus.fingerprint for part, corpus in text.items()}
+    return None if text is None else text.fingerprint
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """Text in two parts: what plans and heals, and what nothing but the final measurement reads."""
+
+    plan: list[str]
+    held_out: list[str]
+
+    @staticmethod
+    def of(text: Corpus | TaskCorpora | list[str] | None) -> Lines:
+        """Every fifth line is held out; of very few lines all are in both parts."""
+        corpora = [] if text is None or isinstance(text, list) else [text] if isinstance(text, Corpus) else [
+            corpus for _, corpus in text.items()
+        ]  # fmt: skip
+        lines = text if isinstance(text, list) else [c.text(i) for c in corpora for i in range(len(c))]
+        lines = [line for line in lines if line.strip()]
+        if len(lines) < FEW_LINES:
+            return Lines(lines, lines)
+        return Lines([line for i, line in enumerate(lines) if i % EVERY], lines[::EVERY])
+
+    def sample(self, network: Any, tokenizer: Any, source: Any, part: str) -> Sample | None:
+        """A sample of one part; None without text."""
+        from residuum.shrinking.planning import Sample
+
+        lines = self.plan if part == "plan" else self.held_out
+        return Sample.of(network, tokenizer, lines, source) if lines else None
+
+
+def cut(
+    network: Any,
+    kept: list[int],
+    sample: Sample | None,
+    *,
+    merge: bool = False,
+    ffn: float | None = None,
+    heads: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Keep these blocks, and these shares of what is inside them; returns what the narrower parts miss."""
+    from residuum.models.surgery import keep_layers, merge_layers
+    from residuum.shrinking.planning import cut_inner
+
+    if merge:
+        merge_layers(network, kept)
+    keep_layers(network, kept)
+    if ffn is None and heads is None:
+        return {}
+    assert sample is not None
+    return cut_inner(network, sample, neurons=ffn, heads=heads)
+
+
+def stage_row(stage: str, network: Any, judge: Sample | None, original: Vectors | None) -> dict[str, Any]:
+    """Size and quality of a model before or after."""
+    from residuum.shrinking.networks import size_of
+    from residuum.shrinking.planning import quality
+
+    size = size_of(network)
+    row = {"stage": stage, "layers": size.blocks, "parameters": size.parameters, "bytes": size.n_bytes}
+    return row | (quality(network, judge, original) if judge is not None and original is not None else {})
+
+
+def depth_curve(network: Any, depths: Depths, judge: Sample | None, original: Vectors | None) -> pd.DataFrame:
+    """Size and quality at every number of layers."""
+    import pandas as pd
+
+    from residuum.models.surgery import without_layers
+
+    rows = []
+    for n_dropped, kept in sorted({0: list(range(1, len(depths[min(depths)]) + min(depths) + 1)), **depths}.items()):
+        with without_layers(network, kept):
+            row = stage_row(f"{len(kept)} layers", network, judge, original)
+        rows.append(row | {"dropped": n_dropped, "kept": ",".join(map(str, kept))})
+    return pd.DataFrame(rows).drop(columns="stage")
+
+
+def _named(settings: PruneSettings, n_layers: int) -> list[int]:
+    from residuum.models.surgery import kept_layers
+
+    drop, keep = (None if value is None else str(value) for value in (settings.drop, settings.keep))
+    return kept_layers(n_layers, drop=drop, keep=keep)
+
+
+def _number_dropped(settings: PruneSettings, n_layers: int) -> int:
     """How many layers go, where a measurement says which."""
-    given = str(drop if drop is not None else keep)
+    given = str(settings.drop if settings.drop is not None else settings.keep)
     if not given.isdecimal() or not 1 <= int(given) < n_layers:
         raise SettingError(
             f"Found {given!r}; with a measurement expected how many of the {n_layers} layers: a number from 1 to "
             f"{n_layers - 1}."
         )
-    return int(given) if drop is not None else n_layers - int(given)
+    return int(given) if settings.drop is not None else n_layers - int(given)
 
 
-def _similarity_of_neighbours(model: Model, corpus: Any, n_dropped: int, settings: PruneSettings) -> Dropped:
+def layer_choices(measured: Measured, by: str, n_dropped: int, *, iterative: bool | None = None) -> tuple[Depths, Any]:
+    """Which layers stay when 1 … `n_dropped` go, and the measured value of each layer of the intact model.
+
+    `iterative` measures again after each layer that went.
+    """
+    from residuum.models.surgery import layer_count, without_layers
+
+    network, n_layers = measured.network, layer_count(measured.network)
+    values = _MEASURES[by](measured)
+    if not (measured.settings.iterative if iterative is None else iterative):
+        return {n: _kept(_least(measured, by, values, n), n_layers) for n in range(1, n_dropped + 1)}, _shown(values)
+    kept, depths, current = list(range(1, n_layers + 1)), {}, values
+    for n in range(1, n_dropped + 1):
+        gone = _least(measured, by, current, 1)[0]
+        kept = [layer for place, layer in enumerate(kept, 1) if place != gone]
+        depths[n] = kept
+        if n < n_dropped:
+            with without_layers(network, kept):
+                current = _MEASURES[by](measured)
+    return depths, _shown(values)
+
+
+def _kept(dropped: list[int], n_layers: int) -> list[int]:
+    return [layer for layer in range(1, n_layers + 1) if layer not in dropped]
+
+
+def _shown(values: np.ndarray) -> np.ndarray:
+    """One value per layer; of angles, between all pairs of layers, those of neighbours."""
+    return values if values.ndim == 1 else np.diagonal(values, offset=1).copy()
+
+
+def _least(measured: Measured, by: str, values: np.ndarray, size: int) -> list[int]:
+    """The layers to drop: a run of those that turn the states least, else the least valued, of equals the highest."""
+    if by == "angular":
+        return least_turning_run(values, size)
+    signed = -values if by == "cka" else values
+    return sorted(sorted(range(1, len(values) + 1), key=lambda layer: (signed[layer - 1], -layer))[:size])
+
+
+def _similarity_of_neighbours(measured: Measured) -> np.ndarray:
     """CKA of the states before and after each layer: the most alike are dropped."""
+    model = _model(measured)
     accumulator = MomentsAccumulator(model.widths, pairs=[(i, i + 1) for i in range(model.n_layers)])
-    _read_all(model, corpus, accumulator.update, settings.max_loss)
-    similarity = similarity_matrix(accumulator.result(), "cka")
-    values = np.diagonal(similarity, offset=1).copy()
-    return _largest(values, n_dropped), values
+    _read_all(model, measured, accumulator.update)
+    return np.diagonal(similarity_matrix(accumulator.result(), "cka"), offset=1).copy()
 
 
-def _rotation(model: Model, corpus: Any, n_dropped: int, settings: PruneSettings) -> Dropped:
-    """The angle by which each layer turns the states: the run of layers that turns them least is dropped."""
+def _rotation(measured: Measured) -> np.ndarray:
+    """The angles between the states of all pairs of layers."""
+    model = _model(measured)
     accumulator = AngularAccumulator(model.n_layers + 1)
-    _read_all(model, corpus, accumulator.update, settings.max_loss)
-    distances = accumulator.result()
-    return least_turning_run(distances, n_dropped), np.diagonal(distances, offset=1).copy()
+    _read_all(model, measured, accumulator.update)
+    return accumulator.result()
 
 
-def _probe_gain(model: Model, corpora: Any, n_dropped: int, settings: PruneSettings) -> Dropped:
+def _probe_gain(measured: Measured) -> np.ndarray:
     """How much better a probe on each layer's output is than one on its input: those that add least are dropped."""
     from residuum.maths.probing import Probe
     from residuum.probing.examples import labelled_splits
     from residuum.probing.probe_data import TASK, ProbeData
 
-    seed = settings.seed
+    model, settings = _model(measured), measured.settings
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-        reading = {"max_loss": settings.max_loss, "progress": False}
-        splits = labelled_splits(model, corpora, settings.task or "", activations=folder, seed=seed, **reading)
-        data = ProbeData(splits, seed=seed)
-        probes = [Probe(TASK, splits.layout.layer_slice(layer), seed=seed) for layer in range(model.n_layers + 1)]
+        reading = {"max_loss": settings.max_loss, "progress": False, "seed": settings.seed}
+        splits = labelled_splits(model, measured.text, settings.task or "", activations=folder, **reading)
+        data = ProbeData(splits, seed=settings.seed)
+        layers = range(model.n_layers + 1)
+        probes = [Probe(TASK, splits.layout.layer_slice(layer), seed=settings.seed) for layer in layers]
         scores = np.array([score.value for score in data.score(data.train(probes), "dev")])
-    gains = np.diff(scores)
-    return _largest(-gains, n_dropped), gains
+    return np.diff(scores)
 
 
-_MEASURES: dict[str, Callable[..., Dropped]] = {
+def _influence(measured: Measured) -> np.ndarray:
+    from residuum.shrinking.planning import block_influence
+
+    return block_influence(measured.network, measured.sample)
+
+
+def _harms(measured: Measured, by: str) -> np.ndarray:
+    from residuum.shrinking.planning import candidate_harms, harm
+
+    return candidate_harms(measured.network, lambda network: harm(network, measured.sample, measured.original, by))
+
+
+_MEASURES: dict[str, Callable[[Measured], np.ndarray]] = {
     "cka": _similarity_of_neighbours,
     "angular": _rotation,
+    "influence": _influence,
+    "fidelity": lambda measured: _harms(measured, "fidelity"),
+    "perplexity": lambda measured: _harms(measured, "perplexity"),
     "probe": _probe_gain,
 }
 
 
-def _largest(values: np.ndarray, size: int) -> list[int]:
-    """The layers with the largest values, of equals the highest; layers count from 1."""
-    return sorted(sorted(range(1, len(values) + 1), key=lambda layer: (-values[layer - 1], -layer))[:size])
+def _model(measured: Measured) -> Model:
+    from residuum.models.loading import from_transformers
+
+    return from_transformers(measured.network, measured.tokenizer)
 
 
-def _read_all(model: Model, corpus: Corpus, update: Callable[[Any], None], max_loss: float) -> None:
+def _read_all(model: Model, measured: Measured, update: Callable[[Any], None]) -> None:
     from residuum.activations.live import LiveActivations
 
-    activations = LiveActivations.of(model, corpus, max_loss=max_loss)
+    corpus: Any = measured.text
+    activations = LiveActivations.of(model, corpus, max_loss=measured.settings.max_loss)
     for first in range(0, len(corpus), PIECE):
         update(activations.read(first, min(first + PIECE, len(corpus))).layers)
-
-
-def _write(
-    network: Any, tokenizer: Any, kept: list[int], values: np.ndarray | None, config: dict[str, Any], out: Path
-) -> Run:
-    import pandas as pd
-
-    from residuum.models.cards import write_card
-    from residuum.models.surgery import keep_layers, layer_count, save_whole
-
-    n_layers, before = layer_count(network), sum(p.numel() for p in network.parameters())
-    keep_layers(network, kept)
-    after = sum(p.numel() for p in network.parameters())
-    save_whole(network, tokenizer, out, source=config["model"])
-    table = pd.DataFrame({"layer": range(1, n_layers + 1)})
-    table["kept"] = table["layer"].isin(kept)
-    if values is not None:
-        table = table.assign(measure=config["by"], value=values)
-    summary = {"layers": n_layers, "kept": kept, "parameters before": before, "parameters after": after}
-    run = Run(command="prune", config=config, summary=summary, tables={"layers": table})
-    chosen = f"The layers were chosen by {config['by']}." if config["by"] else "The layers were chosen by position."
-    sections = {
-        "": Pruning(out, run).text().partition(" The model is in")[0],
-        "How": f"{chosen} Nothing was trained after they were dropped; fine-tune the model before you rely on it.",
-    }
-    write_card(out, f"{Path(config['model']).name}, pruned", sections, source=config["model"], tags=["pruning"])
-    write_run(out, run)
-    return run

@@ -1,4 +1,4 @@
-"""The settings of transfer, predict, prune and trim."""
+"""The settings of transfer, predict, prune, trim and shrink."""
 
 from __future__ import annotations
 
@@ -186,12 +186,34 @@ class PredictSettings(Settings):
     ] = None
 
 
+HealSteps = Annotated[int, Option("Training steps that heal what was cut, by the original model; 0: none", at_least=0)]
+By = Literal["cka", "angular", "influence", "fidelity", "perplexity", "probe"]
+Pairs = Annotated[
+    Any,
+    Option(
+        "Translations to heal with too: a folder, table or common stem of two files, as in evaluate retrieval",
+        group="data",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Healing(Settings):
+    """How a model that was cut learns from the original on plain text."""
+
+    heal: HealSteps = 0
+    heal_batch: Annotated[int, Option("Lines per healing step", at_least=1)] = 32
+    heal_rate: Annotated[float, Option("Learning rate of healing", above=0)] = 3e-4
+
+
 @dataclass(frozen=True)
-class PruneSettings(TableReading, Publishing, Resumable):
+class PruneSettings(Healing, TableReading, Publishing, Resumable):
     """What `prune` takes.
 
     By position, `drop` or `keep` names layers: `top:6`, `bottom:6`, `alternate` or a list such as `1,4-6` (the
-    embeddings, layer 0, always stay). By measurement, it is how many.
+    embeddings, layer 0, always stay). By measurement, it is how many. `ffn` and `heads` are the shares that stay in
+    every block. With a `corpus`, what is lost is measured on every fifth of its lines, which only cka, angular
+    and probe read, too.
     """
 
     example: ClassVar[str] = "residuum prune bert-base-cased --drop top:6 --out models/bert-6"
@@ -202,10 +224,19 @@ class PruneSettings(TableReading, Publishing, Resumable):
     drop: Annotated[Any, Option("Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many")] = None
     keep: Annotated[Any, Option("Layers to keep instead, written the same way")] = None
     by: Annotated[
-        Literal["cka", "angular", "probe"] | None,
-        Option("Measure: output most like input (cka), least rotation (angular), least gain of a probe (probe)"),
+        By | None,
+        Option(
+            "Measure: output most like input (cka), least rotation (angular: neighbours; influence: one by one), least "
+            "change of sentence vectors (fidelity), of perplexity, or least gain of a probe"
+        ),
     ] = None
-    corpus: Annotated[Any, Option("Text to measure on, with --by", group="data", identity=False)] = None
+    iterative: Annotated[bool, Option("With --by: drop one layer at a time and measure again")] = False
+    merge: Annotated[bool, Option("Average dropped layers into the nearest kept one")] = False
+    ffn: Annotated[float | None, Option("Share of the feed-forward neurons to keep", above=0, at_most=1)] = None
+    heads: Annotated[
+        float | None, Option("Share of the attention heads to keep (Llama and Qwen models)", above=0, at_most=1)
+    ] = None
+    corpus: Annotated[Any, Option("Text to measure and heal on", group="data", identity=False)] = None
     task: Annotated[str | None, Option("Task of the probe, with --by probe", group="data")] = None
     split: Split = None
     limit: Annotated[int | None, Option("Read only the first N sentences", group="data", at_least=1)] = None
@@ -215,19 +246,17 @@ class PruneSettings(TableReading, Publishing, Resumable):
 
     def check(self) -> None:
         """One way to choose, and all that it needs."""
-        if self.drop is None and self.keep is None:
-            raise SettingError("prune needs drop= or keep=, and with by= the number of layers.")
+        narrower = self.ffn is not None or self.heads is not None
+        if self.drop is None and self.keep is None and not narrower:
+            raise SettingError("prune needs drop= or keep=, and with by= the number of layers; or ffn= or heads=.")
         if self.drop is not None and self.keep is not None:
             raise SettingError(f"drop is {self.drop!r} and keep is {self.keep!r}; give exactly one of them.")
-        if self.by is None:
-            given = [name for name in ("corpus", "task", "split", "limit") if getattr(self, name) is not None]
-            if given:
-                raise SettingError(
-                    f"A {' and '.join(given)} is given, but layers are chosen by position; add by, or leave it out."
-                )
-            return
         if self.corpus is None:
-            raise SettingError(f"by is {self.by!r}, which is measured on text; give a corpus.")
+            self._check_no_text()
+        if self.by is not None and self.drop is None and self.keep is None:
+            raise SettingError(f"by is {self.by!r}, which chooses layers; say with drop or keep how many.")
+        if self.iterative and self.by is None:
+            raise SettingError("iterative measures again after each layer; add by.")
         if (self.task is None) == (self.by == "probe"):
             problem = (
                 "needs a task whose labels are in the corpus" if self.by == "probe" else "uses no task; leave it out"
@@ -237,6 +266,80 @@ class PruneSettings(TableReading, Publishing, Resumable):
             raise SettingError(
                 f"split is {self.split}; a probe learns from one part and is scored on another: give all."
             )
+
+    def _check_no_text(self) -> None:
+        measured = [name for name in ("by", "ffn", "heads") if getattr(self, name) is not None]
+        measured += ["heal"] if self.heal else []
+        if measured:
+            raise SettingError(f"{measured[0]} is {getattr(self, measured[0])!r}, which needs text; give a corpus.")
+        given = [name for name in ("task", "split", "limit") if getattr(self, name) is not None]
+        if given:
+            raise SettingError(f"A {' and '.join(given)} is given, but no text; give a corpus, or leave it out.")
+
+
+def as_count(text: str) -> int:
+    """`20M`, `1.5G` or `300000` as a number."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)", text.strip().lower())
+    if match is None:
+        raise ValueError(text)
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+@dataclass(frozen=True)
+class ShrinkSettings(Healing, Publishing, Resumable):
+    """What `shrink` takes.
+
+    One limit says how small the model gets. `keep` is the share of quality that the plan must keep before healing:
+    fidelity of sentence vectors, or the original's perplexity divided by that of the smaller model. Blocks and
+    feed-forward neurons are planned together for `speedup`, `parameters` and `keep`; `layers` cuts blocks alone.
+    """
+
+    example: ClassVar[str] = "residuum shrink thenlper/gte-small --text lines.txt --layers 6 --out models/gte-6"
+
+    model: ModelName
+    text: Annotated[
+        Any,
+        Option("Text to plan, heal and judge on, one sentence per line: file, folder or hub name", "data",
+               identity=False, required=True),
+    ] = None  # fmt: skip
+    out: Out = None
+    _: KW_ONLY
+    speedup: Annotated[float | None, Option("Speed-up to reach in batches of 32", above=1)] = None
+    parameters: Annotated[
+        int | None, Option("Parameters to stay below, such as 20M", at_least=1, parse=as_count, expects="a number, 20M")
+    ] = None
+    layers: Annotated[int | None, Option("Layers to keep", at_least=1)] = None
+    keep: Annotated[float | None, Option("Share of the quality to keep before healing", above=0, below=1)] = None
+    ffn: Annotated[
+        float | None, Option("Share of the feed-forward neurons to keep [all, or as planned]", above=0, at_most=1)
+    ] = None
+    trim: Annotated[bool, Option("Keep only the vocabulary that the text uses")] = False
+    by: Annotated[
+        Literal["auto", "influence", "fidelity", "perplexity"],
+        Option(
+            "How blocks are chosen; auto: by fidelity or perplexity step by step, or by influence if that is better"
+        ),
+    ] = "auto"
+    heal: HealSteps = 1000
+    pairs: Pairs = None
+    task: Annotated[str | None, Option("Task to judge on, such as stsb", group="data")] = None
+    data: Annotated[Any, Option("Data of the task: folder of splits, file or hub name", "data", identity=False)] = None
+    limit: Annotated[int | None, Option("Read only the first N lines of the text", group="data", at_least=1)] = None
+    onnx: Annotated[bool, Option("Write model.onnx too, checked against the model", group="output")] = False
+    seed: Seed = 0
+    device: Device = "auto"
+
+    def check(self) -> None:
+        """Text, a folder and exactly one limit; data for a task."""
+        for name in ("text", "out"):
+            if getattr(self, name) is None:
+                raise SettingError(f"{name} is not set; shrink needs text to measure on and a folder to write.")
+        given = [name for name in ("speedup", "parameters", "layers", "keep") if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "no limit"
+            raise SettingError(f"Found {found}; give exactly one of speedup, parameters, layers and keep.")
+        if (self.task is None) != (self.data is None):
+            raise SettingError(f"task is {self.task} and data is {self.data}; a task needs its data, and data a task.")
 
 
 @dataclass(frozen=True)

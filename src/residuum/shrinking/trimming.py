@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
@@ -16,6 +17,10 @@ from residuum.storage.results import Result, Run, finished_run, write_run
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+SHOWN = 256
+"""Lines on which both models are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,8 @@ def trim(settings: TrimSettings) -> Trimming:
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
     small = cut_model(network, vocabulary)
     changed = changed_lines(tokenizer, vocabulary, _lines(sources, options))
+    shown = list(islice(_lines(sources, options), SHOWN))
+    stages = _stages(model, (network, tokenizer), (small, vocabulary.tokenizer), shown)
     save_whole(small, vocabulary.tokenizer, out, source=model)
     before, after, ids = network.num_parameters(), small.num_parameters(), range(len(vocabulary.kept))
     summary = {
@@ -95,7 +102,7 @@ def trim(settings: TrimSettings) -> Trimming:
         "new_id": list(ids),
         "count": counts[vocabulary.kept],
     }
-    run = Run("trim", config, summary, {"pieces": pd.DataFrame(columns)})
+    run = Run("trim", config, summary, {"pieces": pd.DataFrame(columns), "stages": stages})
     trimming = Trimming(run, out)
     texts = "\n".join(f"- {plain(Path(source).name if Path(source).exists() else str(source))}" for source in sources)
     limits = "Text of other languages or topics is split into smaller tokens, or becomes unknown."
@@ -105,6 +112,22 @@ def trim(settings: TrimSettings) -> Trimming:
     if settings.push_to_hub is not None:
         push_to_hub(out, settings.push_to_hub)
     return trimming
+
+
+def _stages(model: Any, before: Any, after: Any, lines: list[str]) -> pd.DataFrame:
+    """Size and quality of both models, each with its own tokenizer, on the first lines of the texts."""
+    import pandas as pd
+
+    from residuum.shrinking.planning import Sample
+    from residuum.shrinking.pruning import stage_row
+
+    samples: list[Any] = [None, None]
+    if not before[0].config.is_encoder_decoder:  # which has no one vector of a sentence
+        samples = [Sample.of(network, tokenizer, lines, model) for network, tokenizer in (before, after)]
+    vectors = samples[0].vectors(before[0]) if samples[0] else None
+    named = zip(("original", "trimmed"), (before, after), samples, strict=True)
+    rows = [stage_row(stage, own[0], sample, vectors) | {"pieces": len(own[1])} for stage, own, sample in named]
+    return pd.DataFrame(rows)
 
 
 def _lines(sources: Iterable[str | Path], options: TextOptions) -> Iterator[str]:

@@ -43,6 +43,8 @@ class Progress:
     pending: dict[str, list[float]] = field(default_factory=dict)  # averages that are not in a row yet
     best_step: int | None = None
     best_value: float | None = None
+    waited: float = 0.0  # seconds of `seconds` in which the model waited for its next batch
+    evaluations_since_best: int = 0
 
     def is_best(self, value: float, lower_is_better: bool) -> bool:
         """Whether a score beats all previous ones."""
@@ -57,8 +59,9 @@ def write_checkpoint(
     optimiser: torch.optim.Optimizer,
     progress: Progress,
     scaler: torch.amp.GradScaler | None = None,
+    keep: int = 1,
 ) -> None:
-    """Write the checkpoint of a step, then remove all but the last and the best."""
+    """Write the checkpoint of a step, then remove all but the last `keep` and the best."""
     target = out / FOLDER / _name(progress.step)
     with whole_folder(target) as temporary:
         write_tensors(temporary / WEIGHTS, shared_once(modules))
@@ -66,8 +69,11 @@ def write_checkpoint(
         if scaler is not None:
             write_json(temporary / SCALER, scaler.state_dict())
         write_json(temporary / PROGRESS, {"version": VERSION, **vars(progress)})
-    kept = {_name(step) for step in (progress.step, progress.best_step) if step is not None}
-    for folder in _checkpoints(out):
+    folders = _checkpoints(out)
+    kept = {folder.name for folder in folders[-keep:]}
+    if progress.best_step is not None:
+        kept.add(_name(progress.best_step))
+    for folder in folders:
         if folder.name not in kept:
             remove_folder(folder)
 

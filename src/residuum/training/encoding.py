@@ -176,24 +176,25 @@ class ExampleEncoder:
         kept = [i for i, label in enumerate(labels) if label is not None]
         if not kept:
             raise CorpusError(f"{corpus.name} has no labelled sentence; expected at least one.")
-        rows, cut = self._sequences(corpus.select(kept))
+        labelled = corpus.select(kept)
+        texts = [labelled.text(i) for i in range(len(labelled))]
+        aligned: Sequence[Any] = ()
+        rows: list[tuple[TokenSequence, ...]] = []
+        if self.problem.kind == "choice":
+            rows, cut = self._candidates(labelled)
+        elif labelled.pairs is not None:
+            aligned = self.aligner.align_pairs(texts, [labelled.pair_text(i) or "" for i in range(len(labelled))])
+            cut = sum(alignment.truncated > 0 for alignment in aligned)
+        else:
+            aligned = self.aligner.align(texts, [labelled.spans(i) for i in range(len(labelled))])
+            cut = sum(len(alignment.windows) > 1 for alignment in aligned)
+        if aligned:
+            rows = [(TokenSequence(a.windows[0].ids, a.windows[0].types),) for a in aligned]
         numbers = np.cumsum([0, *map(len, rows)]).tolist()
         truth = [labels[i] for i in kept]
         encoded = self.problem.encode(truth)
         examples = [Example(n, row, label) for n, row, label in zip(numbers, rows, encoded, strict=False)]
         return EncodedSplit(corpus.name, examples, truth, cut, len(labels) - len(kept), corpus.fingerprint)
-
-    def _sequences(self, corpus: Corpus) -> tuple[list[tuple[TokenSequence, ...]], int]:
-        if self.problem.kind == "choice":
-            return self._candidates(corpus)
-        texts = [corpus.text(i) for i in range(len(corpus))]
-        if corpus.pairs is not None:
-            aligned = self.aligner.align_pairs(texts, [corpus.pair_text(i) or "" for i in range(len(corpus))])
-            cut = sum(alignment.truncated > 0 for alignment in aligned)
-        else:
-            aligned = self.aligner.align(texts, [corpus.spans(i) for i in range(len(corpus))])
-            cut = sum(len(alignment.windows) > 1 for alignment in aligned)
-        return [(TokenSequence(a.windows[0].ids, a.windows[0].types),) for a in aligned], cut
 
     def _candidates(self, corpus: Corpus) -> tuple[list[tuple[TokenSequence, ...]], int]:
         """`context · question · candidate`, separated as the tokenizer separates a pair."""

@@ -130,7 +130,15 @@ def finetune(settings: FinetuneSettings) -> Finetuning:
     """
     check_weights([settings.model], settings.max_memory)
     task, seeds, out = named_task(settings.task), settings.chosen_seeds(), Path(settings.out)
-    corpora = _task_corpora(task, settings)
+    source = settings.data if settings.data is not None else task.hub
+    if source is None:
+        raise SettingError(
+            f"The task {task.name!r} has no data of its own; pass a corpus, a folder, a file or a hub name."
+        )
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
+    corpora = source
+    if not isinstance(corpora, TaskCorpora):
+        corpora = read_task(task, corpora, **options, **settings.table)
     config = _run_config(settings, task, corpora)
     check_elsewhere(settings.model, out)
     folders = [out] if len(seeds) == 1 else [out / f"seed-{seed}" for seed in seeds]
@@ -154,18 +162,6 @@ def finetune(settings: FinetuneSettings) -> Finetuning:
     if is_main_process():
         write_run(out, run)
     return Finetuning(folders, run)
-
-
-def _task_corpora(task: Task, settings: FinetuneSettings) -> TaskCorpora:
-    if isinstance(settings.data, TaskCorpora):
-        return settings.data
-    source = settings.data if settings.data is not None else task.hub
-    if source is None:
-        raise SettingError(
-            f"The task {task.name!r} has no data of its own; pass a corpus, a folder, a file or a hub name."
-        )
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("dev", "test", "limit", "seed")}
-    return read_task(task, source, **options, **settings.table)
 
 
 def _run_config(settings: FinetuneSettings, task: Task, corpora: TaskCorpora) -> dict[str, Any]:
@@ -306,7 +302,14 @@ def load_task_model(settings: FinetuneSettings, problem: Problem, seed: int) -> 
     reader = from_transformers(network, tokenizer)
     fingerprint = reader.fingerprint
     apply_frozen(network, frozen)  # after the reader, which puts the network into eval mode
-    _check_training_memory(network, settings)
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    trained = sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad)
+    needed, limit = weights + (1 + MOMENTS) * trained, settings.max_memory
+    if limit is not None and needed > limit:
+        raise MemoryLimitError(
+            f"Training {Path(settings.model).name} needs {needed / 1e9:.3f} GB for weights, gradients and optimiser, "
+            f"but --max-memory allows {limit / 1e9:.3f} GB. Allow more, freeze layers (--freeze) or drop some (--drop)."
+        )
     split = SplitNetwork(network, frozen.bottom) if settings.cache and frozen.bottom else None
     return FinetuningModel(
         network=network,
@@ -317,18 +320,6 @@ def load_task_model(settings: FinetuneSettings, problem: Problem, seed: int) -> 
         fingerprint=fingerprint,
         window=reader.window,
     )
-
-
-def _check_training_memory(network: nn.Module, settings: FinetuneSettings) -> None:
-    """Refuse a model whose weights, gradients and optimiser state exceed the memory limit."""
-    weights = sum(p.numel() * p.element_size() for p in network.parameters())
-    trained = sum(p.numel() * p.element_size() for p in network.parameters() if p.requires_grad)
-    needed, limit, name = weights + (1 + MOMENTS) * trained, settings.max_memory, Path(settings.model).name
-    if limit is not None and needed > limit:
-        raise MemoryLimitError(
-            f"Training {name} needs {needed / 1e9:.3f} GB for weights, gradients and optimiser, but "
-            f"--max-memory allows {limit / 1e9:.3f} GB. Allow more, freeze layers (--freeze) or drop some (--drop)."
-        )
 
 
 def training_data(

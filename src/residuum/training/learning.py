@@ -119,38 +119,28 @@ def task_loss(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
 def score_split(
     logits: Logits, problem: Problem, split: EncodedSplit, collate: Collator, device: torch.device
 ) -> dict[str, float]:
-    """All scores of a network on a split; the caller sets eval mode."""
+    """All scores of a network on a split, in tagging of its labelled words; the caller sets eval mode.
+
+    A word without any sub-word is answered with `O`, or with no tag at all if `O` is not a class.
+    """
+    read = _read_split(logits, split, collate, device)
+    answers: dict[Any, Any] = {}
     if problem.kind == "tagging":
-        return problem.scores(*_tags(logits, problem, split, collate, device))
-    answers: dict[int, Any] = {}
-    for examples, output in _read_split(logits, split, collate, device):
+        for examples, output in read:
+            places = output.argmax(-1).tolist()
+            for row, example in enumerate(examples):
+                answers |= {(s, word): problem.classes[places[row][token]] for s, word, token in example.words}
+        missing = "O" if "O" in problem.classes else ""
+        labelled = [[w for w, label in enumerate(row) if label is not None] for row in split.truth]
+        predicted = [[answers.get((s, w), missing) for w in words] for s, words in enumerate(labelled)]
+        return problem.scores(predicted, [[split.truth[s][w] for w in words] for s, words in enumerate(labelled)])
+    for examples, output in read:
         values = output[:, 0].tolist() if problem.kind == "regression" else output.argmax(-1).tolist()
         answers |= dict(zip((example.first for example in examples), values, strict=True))
     ordered = [answers[example.first] for example in split.examples]
     if problem.kind != "regression":
         ordered = [problem.classes[place] for place in ordered]
     return problem.scores(ordered, split.truth)
-
-
-def _tags(
-    logits: Logits, problem: Problem, split: EncodedSplit, collate: Collator, device: torch.device
-) -> tuple[list[list[str]], list[list[str]]]:
-    """The predicted and the gold tags of each sentence, for words with a gold tag.
-
-    A word without any sub-word is answered with `O`, or with no tag at all if `O` is not a class.
-    """
-    missing = "O" if "O" in problem.classes else ""
-    answers: dict[tuple[int, int], str] = {}
-    for examples, output in _read_split(logits, split, collate, device):
-        places = output.argmax(-1).tolist()
-        answers |= {
-            (sentence, word): problem.classes[places[row][token]]
-            for row, example in enumerate(examples)
-            for sentence, word, token in example.words
-        }
-    labelled = [[w for w, label in enumerate(row) if label is not None] for row in split.truth]
-    predicted = [[answers.get((s, w), missing) for w in words] for s, words in enumerate(labelled)]
-    return predicted, [[split.truth[s][w] for w in words] for s, words in enumerate(labelled)]
 
 
 def _read_split(

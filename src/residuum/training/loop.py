@@ -7,6 +7,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,6 +172,35 @@ class Averages:
         return merged
 
 
+class AheadBatches:
+    """Batches that a thread prepares while the model computes: each call asks for the next one in advance.
+
+    Tokenizers work outside of Python's lock, so the model rarely waits. `settle` waits until nothing is under way:
+    a tokenizer must not be used by two threads at once.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
+        self.coming: tuple[int, Future[Any]] | None = None
+
+    def __call__(self, position: int, following: int | None) -> Any:
+        """The batch at a position; the one at `following` is begun."""
+        batch = self.coming[1] if self.coming is not None and self.coming[0] == position else None
+        found = self.thread.submit(self.batches, position).result() if batch is None else batch.result()
+        self.coming = None if following is None else (following, self.thread.submit(self.batches, following))
+        return found
+
+    def settle(self) -> None:
+        """Wait for the batch under way, which is kept."""
+        if self.coming is not None:
+            wait([self.coming[1]])
+
+    def close(self) -> None:
+        """End the thread."""
+        self.thread.shutdown(wait=True, cancel_futures=True)
+
+
 class _Loop:
     """The state of a running training."""
 
@@ -186,7 +216,8 @@ class _Loop:
         evaluate: Evaluate | None = None,
         after_step: Callable[[int], None] | None = None,
     ) -> None:
-        self.modules, self.batches, self.losses, self.settings, self.out = modules, batches, losses, settings, out
+        self.modules, self.losses, self.settings, self.out = modules, losses, settings, out
+        self.batches = AheadBatches(batches)
         self.evaluate, self.after_step = evaluate, after_step
         self.accelerator = start_accelerator(settings, device, out)
         for module in modules.values():
@@ -219,10 +250,11 @@ class _Loop:
         first = self.progress.step
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng())
+            stack.callback(self.batches.close)
             stop = stack.enter_context(StopRequest(self.accelerator.num_processes == 1))
             bar = progress_bar(total=self.total, initial=first, unit=" steps", shown=shown, dynamic_ncols=True)
             stack.enter_context(bar)
-            while self.progress.step < self.total:
+            while self.progress.step < self.total and not self._has_stopped_improving():
                 self.step()
                 bar.update()
                 self._write_down(bar)
@@ -267,7 +299,11 @@ class _Loop:
 
         turns = step * self.settings.accumulation + turn
         position = turns * self.accelerator.num_processes + self.accelerator.process_index
-        batch = send_to_device(self.batches(position), self.accelerator.device)
+        is_last = turns + 1 == self.total * self.settings.accumulation
+        started = time.perf_counter()
+        batch = self.batches(position, None if is_last else position + self.accelerator.num_processes)
+        self.progress.waited += time.perf_counter() - started
+        batch = send_to_device(batch, self.accelerator.device)
         seed_torch(self.settings.seed, position)
         with self.accelerator.autocast():
             losses = self.losses(batch)
@@ -300,7 +336,7 @@ class _Loop:
         if last or is_best or step % settings.checkpoint_every == 0:
             self._checkpoint()
 
-    def _log(self, bar: tqdm) -> None:
+    def _log(self, bar: tqdm | None) -> None:
         means = self.averages.merged(self.accelerator).means()
         self.averages = Averages()
         if not self.accelerator.is_main_process:
@@ -313,7 +349,9 @@ class _Loop:
         first = rows[0] if len(rows) > 1 else {"tokens": 0, "seconds": 0.0}
         speed = (rows[-1]["tokens"] - first["tokens"]) / max(rows[-1]["seconds"] - first["seconds"], 1e-9)
         shown = {name: f"{value:.3g}" for name, value in means.items() if name not in NOT_SHOWN}
-        bar.set_postfix({**shown, "tokens/s": f"{speed:,.0f}"}, refresh=False)
+        waiting = f"{progress.waited / max(progress.seconds, 1e-9):.1%}"
+        if bar is not None:
+            bar.set_postfix({**shown, "tokens/s": f"{speed:,.0f}", "waiting for data": waiting}, refresh=False)
 
     def _evaluate(self) -> bool:
         """Score the modules; returns whether the score is the best so far, which the main process decides."""
@@ -321,6 +359,7 @@ class _Loop:
         if self.accelerator.is_main_process:
             assert self.evaluate is not None
             step = self.progress.step
+            self.batches.settle()
             seed_torch(self.settings.seed, step)
             with evaluating(self.modules.values()):
                 scores = {name: float(value) for name, value in self.evaluate(step).items()}
@@ -329,17 +368,30 @@ class _Loop:
             name = self.settings.best_score
             if name is not None and name not in scores:
                 raise SettingError(f"best_score is {name!r}; the evaluation gives {', '.join(scores)}.")
+            self.progress.evaluations_since_best += 1
             if name is not None and self.progress.is_best(scores[name], self.settings.lower_is_better):
                 self.progress.best_step, self.progress.best_value = step, scores[name]
+                self.progress.evaluations_since_best = 0
                 is_best = True
         (flag,) = summed(self.accelerator, [float(is_best)])
         return bool(flag)
 
+    def _has_stopped_improving(self) -> bool:
+        """Whether as many evaluations as `patience` have passed without a better score; then the run ends here."""
+        patience = self.settings.patience
+        if patience is None:
+            return False
+        (stop,) = summed(self.accelerator, [float(self.progress.evaluations_since_best >= patience)])
+        if stop and self.averages.sums:
+            self._log(None)
+            self._checkpoint()
+        return bool(stop)
+
     def _checkpoint(self) -> None:
         pending = self.averages.merged(self.accelerator)
         if self.accelerator.is_main_process:
-            self.progress.pending = pending.sums
-            write_checkpoint(self.out, self.modules, self.optimiser, self.progress, self.accelerator.scaler)
+            self.progress.pending, keep = pending.sums, self.settings.keep_checkpoints
+            write_checkpoint(self.out, self.modules, self.optimiser, self.progress, self.accelerator.scaler, keep)
             self.averages = pending
         else:
             self.averages = Averages()
@@ -383,6 +435,7 @@ def rehearse(
             times.append(loop.progress.seconds - before)
             if len(times) > fewest and math.fsum(times[1:]) >= REHEARSAL_SECONDS:
                 break
+        loop.batches.close()
     times = times[1:] or times
     all_weights = sum(p.numel() * p.element_size() for p in weights)
     trained = sum(p.numel() * p.element_size() for p in weights if p.requires_grad)

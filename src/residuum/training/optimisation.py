@@ -97,26 +97,18 @@ def schedule_factor(settings: TrainingSettings, step: int, total: int) -> float:
 def average_gradients(accelerator: Accelerator, parameters: Sequence[nn.Parameter], weight: float) -> None:
     """Divide summed gradients by the summed weight, over all processes; without any gradient `grad` stays None."""
     if accelerator.num_processes > 1:
-        _sum_over_processes(accelerator, parameters)
+        has_gradient = torch.tensor([float(p.grad is not None) for p in parameters], device=accelerator.device)
+        anywhere = accelerator.reduce(has_gradient, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
+        touched = [p for p, count in zip(parameters, anywhere, strict=True) if count]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in touched]
+        flat = accelerator.reduce(torch.cat([g.reshape(-1) for g in gradients]), "sum")
+        assert isinstance(flat, Tensor)
+        for parameter, part in zip(touched, flat.split([g.numel() for g in gradients]), strict=True):
+            parameter.grad = part.view_as(parameter)
     if weight != 1:
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad.div_(weight)
-
-
-def _sum_over_processes(accelerator: Accelerator, parameters: Sequence[nn.Parameter]) -> None:
-    device = accelerator.device
-    has_gradient = torch.tensor([p.grad is not None for p in parameters], dtype=torch.float32, device=device)
-    anywhere = accelerator.reduce(has_gradient, "sum").tolist()  # pyright: ignore[reportAttributeAccessIssue]
-    touched = [p for p, count in zip(parameters, anywhere, strict=True) if count]
-    for parameter in touched:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    gradients = [p.grad for p in touched if p.grad is not None]
-    flat = accelerator.reduce(torch.cat([g.reshape(-1) for g in gradients]), "sum")
-    assert isinstance(flat, Tensor)
-    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-        gradient.copy_(part.view_as(gradient))
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], bound: float | None) -> float:

@@ -373,8 +373,13 @@ def model_card(
     names = [str(name) for name in rows if name not in ("seconds", "gradient_norm")]
     curve = _table(names, [tuple(row[name] for name in names) for _, row in rows.iterrows()]) if names else ""
     last = [(str(name), values.iloc[-1]) for name, values in training.scores.items() if name != "step"]
+    read = [(name, len(lines), len(texts.held_out[name])) for name, lines in texts.sentences.items()]
+    tables = [_table(("language", "sentences", "held out"), read)]
+    if texts.pairs:
+        columns = ("translations", "languages", "read", "kept", "blank", "too long", "in a retrieval set")
+        tables.append(_table((*columns, "in held-out text"), _pair_rows(texts)))
     sections = {
-        "Data": _data_tables(texts),
+        "Data": "\n\n".join(tables),
         "Sources and licences": "\n".join(f"- {source}" for source in settings.sources),
         "Made with": f"    residuum pretrain --config CONFIG.yaml --out {settings.out}",
         "Curve": curve,
@@ -385,15 +390,6 @@ def model_card(
     parts = [f"# {settings.name}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return front + "\n\n" + "\n\n".join(parts) + "\n"
-
-
-def _data_tables(texts: PretrainingTexts) -> str:
-    rows = [(name, len(lines), len(texts.held_out[name])) for name, lines in texts.sentences.items()]
-    tables = [_table(("language", "sentences", "held out"), rows)]
-    if texts.pairs:
-        columns = ("translations", "languages", "read", "kept", "blank", "too long", "in a retrieval set")
-        tables.append(_table((*columns, "in held-out text"), _pair_rows(texts)))
-    return "\n\n".join(tables)
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:

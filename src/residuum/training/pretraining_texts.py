@@ -100,7 +100,12 @@ def without(paired: PairedText, forbidden: set[str], held_out: set[str]) -> Pair
 
 def _read_pairs(source: PairSource, seed: int) -> PairedText:
     if source.sample is not None:
-        paired = _sampled_pairs(source.languages, source.sample, seed)
+        for language in source.languages:
+            if language not in LANGUAGES:
+                raise CorpusError(f"The sample grammar has no {language!r}; it has {', '.join(LANGUAGES)}.")
+        text = sample_text("translation", language="-".join(source.languages), size=source.sample, seed=seed)
+        rows = [line.split("\t") for line in text.splitlines()]
+        paired = _of_rows("sample grammar", [(first, second) for first, second in rows])
     elif source.table is not None:
         paired = _read_table(source.table, source.columns)
     else:
@@ -131,15 +136,6 @@ def _read_table(path: str, columns: tuple[int, int]) -> PairedText:
                 raise malformed(file, number, f"{len(cells)} columns", f"at least {max(columns) + 1}")
             rows.append((cells[columns[0]].strip(), cells[columns[1]].strip()))
     return _of_rows("/".join(Path(path).parts[-2:]), rows)
-
-
-def _sampled_pairs(languages: tuple[str, str], size: int, seed: int) -> PairedText:
-    for language in languages:
-        if language not in LANGUAGES:
-            raise CorpusError(f"The sample grammar has no {language!r}; it has {', '.join(LANGUAGES)}.")
-    text = sample_text("translation", language="-".join(languages), size=size, seed=seed)
-    rows = [line.split("\t") for line in text.splitlines()]
-    return _of_rows("sample grammar", [(first, second) for first, second in rows])
 
 
 def _of_rows(name: str, rows: Iterable[tuple[str, str]]) -> PairedText:

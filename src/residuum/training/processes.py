@@ -119,8 +119,13 @@ class StopRequest:
         self.requested = False
 
     def __enter__(self) -> StopRequest:
+
+        def remember(number: int, frame: FrameType | None) -> None:
+            self.requested = True
+            signal.signal(signal.SIGINT, self.before)
+
         if self.active:
-            self.before: Any = signal.signal(signal.SIGINT, self._remember)
+            self.before: Any = signal.signal(signal.SIGINT, remember)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +137,3 @@ class StopRequest:
         self.__exit__()
         signal.raise_signal(signal.SIGINT)
         raise KeyboardInterrupt
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.requested = True
-        signal.signal(signal.SIGINT, self.before)

@@ -65,6 +65,12 @@ class TrainingSettings(Settings):
     log_every: Annotated[int, Option("Steps between rows of the history", at_least=1)] = 10
     best_score: Annotated[str | None, Option("Score whose best checkpoint is kept")] = None
     lower_is_better: Annotated[bool, Option("Whether a lower best_score is better")] = False
+    patience: Annotated[
+        int | None, Option("Stop after so many evaluations without a better best_score [never]", at_least=1)
+    ] = None
+    keep_checkpoints: Annotated[
+        int, Option("Number of last checkpoints to keep, beside the best", group="output", at_least=1, identity=False)
+    ] = 1
     report_to: ReportTo = ()
 
     def check(self) -> None:
@@ -73,6 +79,8 @@ class TrainingSettings(Settings):
             raise SettingError(f"steps is {self.steps} and epochs is {self.epochs}; pass exactly one of them.")
         if self.best_score is not None and self.evaluate_every is None:
             raise SettingError(f"best_score is {self.best_score!r}, but evaluate_every is not set.")
+        if self.patience is not None and self.best_score is None:
+            raise SettingError(f"patience is {self.patience}, but best_score is not set: nothing says what is better.")
 
     def total_steps(self, batches_per_epoch: float | None, processes: int) -> int:
         """The number of steps; an epoch counts the batches of all processes."""
@@ -317,8 +325,17 @@ class PretrainSettings(Resumable):
         if self.out is None or not self.text or not self.objectives:
             missing = next(name for name in ("out", "text", "objectives") if not getattr(self, name))
             raise SettingError(f"{missing} is not set; write the settings into a YAML file and pass --config FILE.")
+        network = self.network
         for number, objective in enumerate(self.objectives):
-            self._check_objective(f"objectives.{number}", objective)
+            where = f"objectives.{number}"
+            if objective.kind in ("tlm", "ranking") and not self.pairs:
+                raise SettingError(f"{where}: {objective.kind} needs translations; pass pairs.")
+            if objective.kind in (("mlm", "tlm") if network.architecture == "gpt2" else ("clm",)):
+                raise SettingError(f"{where}: {objective.kind} does not fit the architecture {network.architecture}.")
+            if objective.layer is not None and objective.layer > network.layers:
+                raise SettingError(f"{where}: layer {objective.layer} does not exist; there are 0–{network.layers}.")
+            if objective.length > network.window:
+                raise SettingError(f"{where}: length {objective.length} exceeds the window of {network.window} tokens.")
         if isinstance(self.training, TrainingSettings):
             return
         section = self.training if isinstance(self.training, Mapping) else {}
@@ -327,14 +344,3 @@ class PretrainSettings(Resumable):
                 raise SettingError(f"training: {name} belongs elsewhere; set {place} instead.")
         section = {**section, "seed": self.seed, "evaluate_every": self.evaluation.every}
         object.__setattr__(self, "training", from_mapping(TrainingSettings, section, "training"))
-
-    def _check_objective(self, where: str, objective: PretrainingObjective) -> None:
-        network = self.network
-        if objective.kind in ("tlm", "ranking") and not self.pairs:
-            raise SettingError(f"{where}: {objective.kind} needs translations; pass pairs.")
-        if objective.kind in (("mlm", "tlm") if network.architecture == "gpt2" else ("clm",)):
-            raise SettingError(f"{where}: {objective.kind} does not fit the architecture {network.architecture}.")
-        if objective.layer is not None and objective.layer > network.layers:
-            raise SettingError(f"{where}: layer {objective.layer} does not exist; there are 0–{network.layers}.")
-        if objective.length > network.window:
-            raise SettingError(f"{where}: length {objective.length} exceeds the window of {network.window} tokens.")
