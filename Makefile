@@ -16,7 +16,7 @@ TEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 DEFAULT_TESTS := -n 2 --dist loadfile -m "not slow"
 OLD_WARNINGS := -W default::DeprecationWarning -W default::FutureWarning  # of old packages about newer ones
 
-.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz kill check format docs bench clean
+.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz kill check format docs bench sbom clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ fuzz: $(VENV)/dev.stamp  ## hostile inputs for every reader, for FUZZ_SECONDS (6
 
 kill: $(VENV)/dev.stamp  ## kill the commands that write KILLS (100) times in all, within KILL_SECONDS (600), and compare
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python tests/faults/kill.py --kills $(KILLS) --seconds $(KILL_SECONDS)
+
+sbom: $(VENV)/dev.stamp  ## the packages of an installation with their versions and licences (CycloneDX, sbom.json)
+	$(BIN)/python tests/bill_of_materials.py > sbom.json
 
 check: $(VENV)/dev.stamp  ## lint, format, types and import contracts
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from residuum.settings import (
     Argument,
     Execution,
     InvalidSettingError,
+    Layers,
     Option,
     Out,
     Seed,
@@ -46,6 +47,7 @@ class CutSettings(Execution):
     penalty: Annotated[tuple[float, float] | None, Option("λ1,λ2")] = None
     rule: Annotated[Literal["random", "medoid"], Option("Rule")] = "random"
     families: Annotated[dict[str, str] | None, Option("Families")] = None
+    layers: Layers = "all"
     quick: Annotated[bool, Option("Quick look")] = False
     seed: Seed = 0
 
@@ -89,6 +91,20 @@ def test_numpy_values_and_text_become_plain_values():
     assert (record.workers, record.max_memory) == (2, 500_000_000)
 
 
+@pytest.mark.parametrize("layers", [[0, 2], (0, 2), {2, 0}, range(0, 3, 2), np.array([0, 2]), (n for n in (0, 2))])
+def test_layers_are_plain_numbers_whatever_holds_them(layers):
+    record = CutSettings("m", layers=layers)
+    assert record.layers == (0, 2)
+    assert {type(layer) for layer in record.layers} == {int}
+    assert CutSettings("m", layers=np.int64(3)).layers == (3,)
+    assert CutSettings("m", layers="0-2").layers == "0-2"
+
+
+def test_a_home_folder_is_no_folder_of_that_name():
+    assert CutSettings("m", out="~/small").out == Path.home() / "small"
+    assert CutSettings("m", out=Path("~/small")).out == Path.home() / "small"
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -108,6 +124,24 @@ def test_numpy_values_and_text_become_plain_values():
         ({"workers": 0}, "workers is 0"),
         ({"max_memory": "some"}, "max_memory is 'some'; expected gigabytes"),
         ({"max_memory": float("inf")}, "max_memory is inf"),
+        ({"keep": np.array([0.5])}, "keep is array([0.5])"),
+        ({"keep": np.bool_(True)}, "keep is np.True_"),
+        ({"keep": b"0.5"}, "keep is b'0.5'"),
+        ({"seed": np.float64(1.5)}, "seed is np.float64(1.5)"),
+        ({"seed": 10**30}, "seed is 1000000000000000000000000000000"),
+        ({"seed": True}, "seed is True"),
+        ({"workers": float("nan")}, "workers is nan"),
+        ({"thresholds": np.array([0.1, np.nan])}, "thresholds is array([0.1, nan])"),
+        ({"thresholds": (n for n in (0.1, -1))}, "thresholds is (0.1, -1.0)"),
+        ({"rule": np.array(["random", "medoid"])}, "rule is array(['random', 'medoid']"),
+        ({"out": "~nobody-of-this-name/x"}, "out is PosixPath('~nobody-of-this-name/x')"),
+        ({"out": "a\0b"}, "out is"),
+        ({"out": b"bytes"}, "out is b'bytes'"),
+        ({"texts": ["a", "\ud800"]}, "texts is"),
+        ({"texts": [None]}, "texts is [None]"),
+        ({"layers": True}, "layers is True; expected all, last or numbers such as 0,4-6."),
+        ({"layers": 1.5}, "layers is 1.5"),
+        ({"layers": np.array([0.5, 1])}, "layers is array([0.5, 1. ])"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_is_expected(values, problem):

@@ -1,13 +1,19 @@
-"""Tiny models of every family that is supported, with tokenizers trained on a few lines: real ones, just small."""
+"""Tiny models of every family that is supported, with tokenizers of fixed vocabularies: the same in every run.
+
+`vocabularies.json` was learnt once from eight lines in seven languages. Training breaks ties at random, so tokenizers
+that are trained anew differ from run to run, and so does all that is read with them.
+"""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
 TEXT = [
@@ -101,7 +107,7 @@ def save_model(family: str, folder: Path, seed: int = 0, **changes: int) -> Path
 
 @cache
 def build_tokenizer(kind: str) -> hf.PreTrainedTokenizerFast:
-    """A tokenizer trained on a few lines: wordpiece, byte-level or plain BPE, or unigram."""
+    """A tokenizer of a fixed vocabulary: wordpiece, byte-level or plain BPE, or unigram."""
     build = {"wordpiece": _wordpiece, "bytes": _bytes, "plain bytes": _bytes, "bpe": _bpe}.get(kind, _unigram)
     tokenizer, special = build()
     _add_template(tokenizer, kind, special)
@@ -118,69 +124,62 @@ def _wordpiece() -> tuple[Tokenizer, dict[str, str]]:
         "sep_token": "[SEP]",
         "mask_token": "[MASK]",
     }
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordPiece(_numbered("wordpiece"), unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(vocab_size=180, special_tokens=list(special.values()), show_progress=False)
-    tokenizer.train_from_iterator(TEXT, trainer)
-    return tokenizer, special
+    return _with_special(tokenizer, special)
+
+
+_SPECIAL = {
+    "bos_token": "<s>",
+    "pad_token": "<pad>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+}
 
 
 def _bytes() -> tuple[Tokenizer, dict[str, str]]:
-    special = {
-        "bos_token": "<s>",
-        "pad_token": "<pad>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-    }
-    tokenizer = Tokenizer(models.BPE())
+    tokenizer = Tokenizer(models.BPE(_numbered("bytes"), _merges("bytes")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=360,
-        special_tokens=list(dict.fromkeys(special.values())),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
-    return tokenizer, special
+    return _with_special(tokenizer, _SPECIAL)
 
 
 def _bpe() -> tuple[Tokenizer, dict[str, str]]:
-    special = {"unk_token": "<unk>", "pad_token": "<pad>"}
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    model = models.BPE(_numbered("bpe"), _merges("bpe"), unk_token="<unk>", end_of_word_suffix="</w>")
+    tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.BpeTrainer(
-        vocab_size=220, special_tokens=list(special.values()), end_of_word_suffix="</w>", show_progress=False
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
-    return tokenizer, special
+    return _with_special(tokenizer, {"unk_token": "<unk>", "pad_token": "<pad>"})
 
 
 def _unigram() -> tuple[Tokenizer, dict[str, str]]:
-    special = {
-        "bos_token": "<s>",
-        "pad_token": "<pad>",
-        "eos_token": "</s>",
-        "unk_token": "<unk>",
-        "cls_token": "<s>",
-        "sep_token": "</s>",
-    }
-    tokenizer = Tokenizer(models.Unigram())
+    pieces = [(piece, score) for piece, score in _vocabularies()["unigram"]]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=[piece for piece, _ in pieces].index("<unk>")))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("  ", " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=180,
-        special_tokens=list(dict.fromkeys(special.values())),
-        unk_token="<unk>",
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
+    return _with_special(tokenizer, _SPECIAL)
+
+
+@cache
+def _vocabularies() -> dict[str, Any]:
+    return json.loads((Path(__file__).parent / "vocabularies.json").read_text(encoding="utf-8"))
+
+
+def _numbered(kind: str) -> dict[str, int]:
+    return {token: number for number, token in enumerate(_vocabularies()[kind]["tokens"])}
+
+
+def _merges(kind: str) -> list[tuple[str, str]]:
+    return [(a, b) for a, b in map(str.split, _vocabularies()[kind]["merges"])]
+
+
+def _with_special(tokenizer: Tokenizer, special: dict[str, str]) -> tuple[Tokenizer, dict[str, str]]:
+    tokenizer.add_special_tokens(list(dict.fromkeys(special.values())))
     return tokenizer, special
 
 

@@ -8,11 +8,13 @@ one changes a result.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -273,6 +275,7 @@ def _on_worker(task: Callable[..., Result], *arguments: Any) -> Result:
 
 def _in_order(client: Client, submitted: Iterable[tuple[Future, int]]) -> Iterator[Any]:
     """The results of futures (of so many tasks each) in order; as many are under way as keep the cluster busy."""
+    from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
     waiting: deque[tuple[Future, int]] = deque()
@@ -288,8 +291,22 @@ def _in_order(client: Client, submitted: Iterable[tuple[Future, int]]) -> Iterat
             f"Several workers of the cluster died of the same task ({error}), perhaps for want of memory. Give them "
             "more; what was finished is kept."
         ) from error
+    except (CancelledError, CommClosedError) as error:
+        _quiet_cluster()
+        raise ResiduumError(
+            "The Dask scheduler ended, or cannot be reached any more. Start it and its workers, and run the same "
+            "command again; what was finished is kept."
+        ) from error
     finally:
-        client.cancel([future for future, _ in waiting])
+        if client.status == "running":
+            client.cancel([future for future, _ in waiting])
+
+
+def _quiet_cluster() -> None:
+    """Keep what Dask's threads say of a connection that is lost off the screen: it is hundreds of lines."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("distributed", "tornado", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 @contextmanager
@@ -311,26 +328,23 @@ def _connected(workers: int, scheduler: str | None) -> Iterator[Client]:
         raise SettingError(
             f"No Dask scheduler answers at {scheduler} ({error}); start one, or give the address that it printed."
         ) from None
+    _quiet_cluster()  # what goes wrong is said by an error
     with client:
-        _check_workers(client, scheduler)
+        try:
+            client.wait_for_workers(1, timeout=SECONDS)
+            found: Any = client.run(_version, on_error="return")
+        except TimeoutError:
+            raise SettingError(
+                f"The scheduler {scheduler} has no workers; start some with: dask worker ADDRESS."
+            ) from None
+        own = _version()
+        for worker, said in found.items():
+            if said != own:
+                raise SettingError(
+                    f"Worker {worker} answers {said!r} for its version of residuum, and this one is {own}; install "
+                    "the same everywhere."
+                )
         yield client
-
-
-def _check_workers(client: Client, scheduler: str) -> None:
-    """A cluster needs a worker, and all of them this version of the package."""
-    try:
-        client.wait_for_workers(1, timeout=SECONDS)
-        found: Any = client.run(_version, on_error="return")
-    except TimeoutError:
-        raise SettingError(f"The scheduler {scheduler} has no workers; start some with: dask worker ADDRESS.") from None
-    own = _version()
-    others = {worker: said for worker, said in found.items() if said != own}
-    if others:
-        worker, said = next(iter(others.items()))
-        raise SettingError(
-            f"Worker {worker} answers {said!r} for its version of residuum, and this one is {own}; install "
-            "the same everywhere."
-        )
 
 
 def _version() -> str:

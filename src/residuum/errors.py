@@ -54,14 +54,17 @@ class DataError(ResiduumError, ValueError):
 
 
 @contextmanager
-def clear_panics() -> Iterator[None]:
-    """Turn a panic of a tokenizer's Rust core into a ModelError: it is a BaseException, which nothing else catches."""
+def clear_panics(bare: bool = False) -> Iterator[None]:
+    """Turn a panic of a tokenizer's Rust core into a ModelError: it is a BaseException, which nothing else catches.
+
+    `bare` where nothing but a tokenizer runs: its other errors are of no kind but Exception.
+    """
     try:
         yield
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if type(error).__name__ != "PanicException" and not (bare and type(error) is Exception):
             raise
         raise ModelError(
             f"The tokenizer failed on this text ({' '.join(str(error).split())}); its tokenizer.json has a pattern "
-            "that cannot be matched. Mend the pattern, or give another tokenizer."
+            "that cannot be matched, or lacks its unknown token. Mend it, or give another tokenizer."
         ) from None

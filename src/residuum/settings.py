@@ -30,7 +30,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
@@ -72,7 +72,8 @@ class Option:
 
     `identity` is False for fields that do not change the numbers. `required` fields must be given on the command line
     even where Python has a default. `parse` turns text into a value where the type alone does not say how, and
-    `expects` says in an error what that is. Fields with `cli=False` exist only in Python.
+    `expects` says in an error what that is; `form` brings every other value into the form that the command takes.
+    Fields with `cli=False` exist only in Python.
     """
 
     help: str
@@ -88,6 +89,7 @@ class Option:
     cli: bool = True
     parse: Callable[[str], Any] | None = None
     expects: str | None = None
+    form: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,9 @@ class SettingField:
 class Settings:
     """The base of all records: coerces and checks every field in one place.
 
-    Numpy numbers become plain ones, arrays and lists become tuples, text becomes what the type says ("0.1,0.2" a tuple
-    of numbers, "a=1,b=2" a mapping). What cannot be used raises a SettingError that names the field, the value found
-    and what is expected.
+    Numpy numbers become plain ones, arrays, lists, sets and generators become tuples, text becomes what the type says
+    ("0.1,0.2" a tuple of numbers, "a=1,b=2" a mapping). What cannot be used raises a SettingError that names the field,
+    the value found and what is expected.
     """
 
     example: ClassVar[str] = ""
@@ -236,7 +238,9 @@ class Command(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run the command with the record's fields, by position or by name, or with a record."""
-        with clear_panics():
+        from residuum.storage.files import released_on_failure
+
+        with clear_panics(), released_on_failure():
             return self._run(self._record(args, kwargs))
 
     def estimate(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Cost:
@@ -260,21 +264,35 @@ def command(
     return lambda run: Command(record, run, estimate)
 
 
+_MISFITS = (TypeError, ValueError, ArithmeticError, RuntimeError)
+"""What a value raises that cannot be read as a number, text or path: numpy, torch, Decimal and `~nobody` differ."""
+
+
 def _checked(setting: SettingField, value: Any) -> Any:
     """A field's value as its type says, within its bounds."""
     option = setting.option
     try:
         if option.parse is not None and isinstance(value, str):
             value = option.parse(value)
+        elif option.form is not None and value is not None:
+            value = option.form(value)
         value = coerced(value, setting.kind)
     except SettingError as error:
         if isinstance(value, str):
             raise
         raise SettingError(f"{setting.name}: {error}") from None  # of a record in a record
-    except (TypeError, ValueError, OverflowError):
+    except _MISFITS:
         raise InvalidSettingError(setting.name, f"is {_shown(value)}; expected {expected(setting)}.") from None
     for number in value if isinstance(value, tuple) else (value,):
-        if isinstance(number, int | float) and not isinstance(number, bool) and not _within(number, option):
+        if not isinstance(number, int | float) or isinstance(number, bool):
+            continue
+        bounds = (
+            (option.at_least, operator.ge),
+            (option.above, operator.gt),
+            (option.at_most, operator.le),
+            (option.below, operator.lt),
+        )
+        if not all(bound is None or fits(number, bound) for bound, fits in bounds):
             raise InvalidSettingError(setting.name, f"is {_shown(value)}; expected {expected(setting)}.")
     return value
 
@@ -282,20 +300,24 @@ def _checked(setting: SettingField, value: Any) -> Any:
 def coerced(value: Any, kind: Any) -> Any:
     """A value as a type says; a ValueError or TypeError where it cannot be."""
     origin = get_origin(kind)
-    if kind is Any:
-        return value
+    if kind is Any:  # numpy's numbers and rows of numbers become plain ones, which YAML files and checksums take
+        return value.tolist() if getattr(value, "ndim", 2) < 2 and type(value).__module__ == "numpy" else value
     if origin in (Union, types.UnionType):
         return _coerced_union(value, get_args(kind))
     if origin is Literal:
-        choice = str(value) if isinstance(value, str) else value
-        if choice not in get_args(kind):
+        choice = str(value) if isinstance(value, str) else coerced(value, Any)
+        if not any(type(choice) is type(known) and choice == known for known in get_args(kind)):
             raise ValueError(value)
         return choice
     if origin in (tuple, Sequence):
         kinds = get_args(kind) if origin is tuple else (*get_args(kind), Ellipsis)
         return _coerced_tuple(value, kinds)
     if origin in (dict, Mapping):
-        return _coerced_mapping(value, get_args(kind)[1])
+        if isinstance(value, str):
+            value = _pairs(value)
+        if not isinstance(value, Mapping):
+            raise TypeError(value)
+        return {str(key): coerced(content, get_args(kind)[1]) for key, content in value.items()}
     if is_dataclass(kind) and isinstance(value, Mapping):
         assert isinstance(kind, type)
         return from_mapping(kind, value) if issubclass(kind, Settings) else kind(**value)
@@ -347,7 +369,7 @@ def _coerced_union(value: Any, kinds: tuple[Any, ...]) -> Any:
     for kind in rest:
         try:
             return coerced(value, kind)
-        except (TypeError, ValueError):
+        except _MISFITS:
             continue
     raise ValueError(value)
 
@@ -359,23 +381,14 @@ def _coerced_tuple(value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
         if kinds[-1] is not Ellipsis:
             raise TypeError(value)
         value = [value]  # one alone stands for a list of one
+    elif isinstance(value, Set):
+        value = sorted(value, key=str)  # the same order in every run
     values = list(getattr(value, "tolist", lambda: value)())
     if kinds[-1] is Ellipsis:
         return tuple(coerced(part, kinds[0]) for part in values)
     if len(values) != len(kinds):
         raise ValueError(value)
     return tuple(coerced(part, kind) for part, kind in zip(values, kinds, strict=True))
-
-
-def _coerced_mapping(value: Any, kind: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        pairs = [part.partition("=") for part in value.split(",")]
-        if not all(name.strip() and text.strip() for name, _, text in pairs):
-            raise ValueError(value)
-        value = {name.strip(): text.strip() for name, _, text in pairs}
-    if not isinstance(value, Mapping):
-        raise TypeError(value)
-    return {str(key): coerced(content, kind) for key, content in value.items()}
 
 
 def _coerced_plain(value: Any, kind: Any) -> Any:
@@ -386,9 +399,12 @@ def _coerced_plain(value: Any, kind: Any) -> Any:
     if kind is int:
         if isinstance(value, bool):
             raise TypeError(value)
-        return int(value) if isinstance(value, str) else operator.index(value)
+        whole = int(value) if isinstance(value, str) else operator.index(value)
+        if not -(2**63) <= whole < 2**63:  # beyond which no library counts
+            raise OverflowError(value)
+        return whole
     if kind is float:
-        if isinstance(value, bool | bytes):
+        if isinstance(value, bool | bytes | bytearray) or getattr(value, "shape", ()) or "bool" in type(value).__name__:
             raise TypeError(value)
         number = float(value)
         if not math.isfinite(number):
@@ -397,23 +413,16 @@ def _coerced_plain(value: Any, kind: Any) -> Any:
     if kind is str:
         if not isinstance(value, str):
             raise TypeError(value)
+        value.encode()  # half a surrogate pair cannot be written anywhere
         return str(value)
     if kind is Path:
-        if not isinstance(value, str | os.PathLike):
+        if not isinstance(value, str | os.PathLike) or "\0" in os.fspath(value):
             raise TypeError(value)
+        os.fsencode(value)
         return Path(value).expanduser()
     if isinstance(kind, type) and not isinstance(value, kind):
         raise TypeError(value)
     return value
-
-
-def _within(number: float, option: Option) -> bool:
-    return (
-        (option.at_least is None or number >= option.at_least)
-        and (option.above is None or number > option.above)
-        and (option.at_most is None or number <= option.at_most)
-        and (option.below is None or number < option.below)
-    )
 
 
 def _plain(value: Any) -> Any:
@@ -467,11 +476,16 @@ def local_folder(text: str) -> Path:
 
 def section(text: str) -> dict[str, Any]:
     """`steps=100,warmup=0` as the keys of a section of settings."""
+    truth = {"true": True, "false": False}
+    return {name: truth.get(value.lower(), value) for name, value in _pairs(text).items()}
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """`a=1,b=2` by name."""
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name.strip() and value.strip() for name, _, value in pairs):
         raise ValueError(text)
-    truth = {"true": True, "false": False}
-    return {name.strip(): truth.get(value.strip().lower(), value.strip()) for name, _, value in pairs}
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def named_values(values: Any) -> Any:
@@ -483,6 +497,28 @@ def named_values(values: Any) -> Any:
     return {name: value for name, _, value in parts} if all(name and value for name, _, value in parts) else values
 
 
+def layer_numbers(layers: Any) -> Any:
+    """Layers as a tuple of plain numbers, from one number, a list, a range or an array; text stays what it is."""
+    return layers if isinstance(layers, str) else coerced(layers, tuple[int, ...])
+
+
+def layers_text(layers: Any) -> str:
+    """Layers as the command line writes them: `1,4`."""
+    return layers if isinstance(layers, str) else ",".join(map(str, layer_numbers(layers)))
+
+
+def whole_number(name: str, value: Any, at_least: int = 0) -> int:
+    """A plain int, from numpy's too, for functions that have no record of settings."""
+    try:
+        number = coerced(value, int)
+    except _MISFITS:
+        number = None
+    if number is None or number < at_least:
+        raise SettingError(f"{name} is {_shown(value)}; expected a whole number of at least {at_least}.")
+    return number
+
+
+LAYERS = "all, last or numbers such as 0,4-6"
 Out = Annotated[
     OptionalPath,
     Option("Folder to write", group="output", short="-o", identity=False, required=True, parse=local_folder),
@@ -497,7 +533,8 @@ Precision = Annotated[
     Option("Precision of the weights; auto: as stored", group="where it runs", identity=False),
 ]
 Layers = Annotated[
-    Any, Option("all, last or numbers such as 0,4-6; 0 is the embeddings", group="model", identity=False)
+    Any,
+    Option(f"{LAYERS}; 0 is the embeddings", group="model", identity=False, expects=LAYERS, form=layer_numbers),
 ]
 Limit = Annotated[int | None, Option("Read only the first N sentences", group="data", at_least=1, identity=False)]
 MaxLoss = Annotated[

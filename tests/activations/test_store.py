@@ -133,38 +133,39 @@ def _write_json(whole_file, path, value):
         temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def test_killed_at_any_time_it_resumes_to_the_same_bytes(tiny_folder, tmp_path):
-    """Real processes, really killed (-9), until one finishes."""
+def test_killed_between_any_two_shards_it_resumes_to_the_same_bytes(tiny_folder, tmp_path):
+    """Real processes, really killed (-9) when a shard is about to be noted; `kill.py` kills at any time."""
     script = tmp_path / "run.py"
     script.write_text(
         textwrap.dedent(f"""
+        import os, signal, sys
         import torch
         from residuum.activations.extraction import extract
+        from residuum.activations.store import StoreWriter
         from residuum.corpus import Corpus
         from residuum.models.loading import load_model
         torch.set_num_threads(1)
+        notes, note = int(sys.argv[2]), StoreWriter.note
+
+        def counted(writer, written):
+            global notes
+            notes -= 1
+            if notes == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            note(writer, written)
+
+        StoreWriter.note = counted
         sentences = {SENTENCES * 4!r}
-        print("started", flush=True)
-        import sys
         extract(load_model({str(tiny_folder("bert"))!r}), Corpus(name="test", sentences=sentences), sys.argv[1],
                 shard_words=20, batch_tokens=32, progress=False)
         """)
     )
-    subprocess.run([sys.executable, script, tmp_path / "whole"], check=True, capture_output=True)
-    kills = 0
-    for delay in (0.4, 0.8, 60):
-        process = subprocess.Popen([sys.executable, script, tmp_path / "cut"], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        deadline = time.monotonic() + delay
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
-        process.stdout.close()
-    assert process.returncode == 0
-    assert kills >= 1
+
+    def status(folder, notes):
+        return subprocess.run([sys.executable, script, tmp_path / folder, str(notes)], capture_output=True).returncode
+
+    assert status("whole", 0) == 0
+    assert [status("cut", notes) for notes in (1, 3, 0)] == [-signal.SIGKILL, -signal.SIGKILL, 0]
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 

@@ -126,7 +126,7 @@ def test_a_hub_that_cannot_be_reached_is_reported():
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=600,
         check=True,
     )
     assert "no-such-owner/no-such-dataset:en is not a file or folder here, and no dataset" in done.stdout

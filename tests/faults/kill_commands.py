@@ -18,7 +18,7 @@ from tiny import save_model
 QUICK = "--epochs 2 --batch-size 32 --device cpu"
 TREEBANK = {"en": 24, "tr": 24}
 ALIGNED = ("1", "2", "3", "4")
-SMALL = "--scale small --data {w}/data --tasks upos,sst2 --models {w}/bert --device cpu"
+SMALL = "--scale small --data {w}/data --models {w}/bert --device cpu"
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ COMMANDS = (
     Command("report", "report {w}/aligned/1 {w}/aligned/2 --figures svg --out {out}/page.html"),
     Command("sample", "sample nli --language tr --size 200 --out {out}/nli.tsv"),
     Command("sample teacher", "sample teacher --out {out}/teacher"),
-    Command("study similarity", f"study similarity {SMALL}"),
-    Command("study redundancy", f"study redundancy {SMALL}"),
-    Command("study transfer-learning", f"study transfer-learning {SMALL}"),
+    Command("study similarity", f"study similarity {SMALL} --tasks sst2"),
+    Command("study redundancy", f"study redundancy {SMALL} --tasks upos,sst2"),
+    Command("study transfer-learning", f"study transfer-learning {SMALL} --tasks upos,sst2"),
     Command("study distilled", f"study distilled {SMALL} --models {{w}}/other"),
     Command("study monolingual", "study monolingual --models {w}/teacher --device cpu", minutes=True),
 )

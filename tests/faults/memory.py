@@ -1,12 +1,14 @@
 """Run every command that reads a model where the system itself refuses more memory than `--max-memory` allows.
 
-`python tests/faults/memory.py [--kinds refused,without,kept] [NAME …]` prints a line of JSON for each run. The model
+`python tests/faults/memory.py [--kinds refused,without,kept,line] [NAME …]` prints a line of JSON per run. The model
 has 205 MB of weights, nearly all of them embeddings. Every command is run three times, each in a child that is forked
 from this process, which has imported everything and computed nothing:
 
 - *refused*: half of the weights are allowed, and no more can be had: it must say so, not fail;
 - *without*: the same room and no bound, which shows that the room is really too small;
-- *kept*: enough is allowed, and little more can be had (what torch and Python take for themselves): it must end well.
+- *kept*: enough is allowed, and little more can be had (what torch and Python take for themselves): it must end well;
+- *line*: a tiny model, and texts of which one line has 100,000 words. `LINE_BYTES` are allowed, and 15 % more can be
+  had: it must end well, or refuse by name.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 VOCABULARY, HIDDEN = 800_000, 64
 WEIGHTS = 4 * VOCABULARY * HIDDEN  # bytes
 REFUSED = WEIGHTS // 2
+LINE_WORDS, LINE_BYTES = 100_000, 800_000_000
 BESIDE = 200_000_000  # bytes that torch, Python and what is read beside the model may take
 QUICK = "--epochs 1 --batch-size 32 --device cpu"
 
@@ -81,7 +84,7 @@ def main() -> None:
             raise SystemExit((root / "log").read_text())
         for name in options.names or COMMANDS:
             for kind in options.kinds.split(","):
-                if kind != "kept" or COMMANDS[name].enough:
+                if kind not in ("kept", "line") or COMMANDS[name].enough:
                     status, said = attempt(name, kind, root)
                     print(json.dumps({"command": name, "kind": kind, "status": status, "said": said}), flush=True)
 
@@ -90,8 +93,9 @@ def attempt(name: str, kind: str, root: Path) -> tuple[int, str]:
     """Run a command in the room of its kind; gives its exit status and its last words."""
     command = COMMANDS[name]
     enough = int(command.enough * WEIGHTS)
-    allowed = {"refused": REFUSED, "without": None, "kept": enough}[kind]
-    room = enough + BESIDE if kind == "kept" else REFUSED
+    allowed = {"refused": REFUSED, "without": None, "kept": enough, "line": LINE_BYTES}[kind]
+    room = {"kept": enough + BESIDE, "line": LINE_BYTES * 115 // 100}.get(kind, REFUSED)
+    world = root / "long" if kind == "line" else root
 
     def run() -> None:
         from residuum.cli import main as residuum
@@ -102,7 +106,7 @@ def attempt(name: str, kind: str, root: Path) -> tuple[int, str]:
         resource.setrlimit(resource.RLIMIT_DATA, (held + room, held + room))
         bound = [] if allowed is None else ["--max-memory", f"{allowed / 1e9}"]
         out = root / f"{name}-{kind}".replace(" ", "-")
-        sys.argv = ["residuum", *command.line.format(w=root).split(), "--out", str(out), *bound]
+        sys.argv = ["residuum", *command.line.format(w=world).split(), "--out", str(out), *bound]
         residuum()
 
     status = _in_child(run, root / "log")
@@ -116,6 +120,7 @@ def write_world(root: Path) -> None:
 
     from made_stores import conllu, known_data
     from residuum.samples import sample_text
+    from teachers import save_teacher
     from tiny import TEXT, WINDOW, build_tokenizer, save_model
 
     tokenizer = build_tokenizer("wordpiece")
@@ -125,17 +130,24 @@ def write_world(root: Path) -> None:
     hf.BertForMaskedLM(config).save_pretrained(root / "wide")
     tokenizer.save_pretrained(root / "wide")
     save_model("bert", root / "bert")
+    save_teacher("bert", root / "long" / "wide")
+    save_model("bert", root / "long" / "bert")
     data = known_data(40)
-    for language in ("en", "de"):
-        (root / f"{language}.conllu").write_text(conllu(data.sentences, data.tags))
-    (root / "text.txt").write_text("\n".join(TEXT) + "\n", encoding="utf-8")
-    (root / "nli").mkdir()
-    for name, language, split in (("train-en", "en", "train"), ("dev-en", "en", "dev"), ("dev-tr", "tr", "dev")):
-        text = sample_text("nli", language=language, size=24, split=split)
-        (root / "nli" / f"{name}.tsv").write_text(text, encoding="utf-8")
-    texts = {"en": str(root / "text.txt"), "tr": str(root / "text.txt")}
-    distillation = {"teacher": str(root / "wide"), "texts": texts, "preset": "monoshot", "text": {"held_out": 2}}
-    (root / "distill.yaml").write_text(yaml.safe_dump(distillation))
+    words, tags = ([row[i % len(row)] for i in range(LINE_WORDS)] for row in (data.sentences[0], data.tags[0]))
+    for folder, sentences, labels, lines in (
+        (root, data.sentences, data.tags, TEXT),
+        (root / "long", [*data.sentences, words], [*data.tags, tags], [*TEXT, " ".join(words)]),
+    ):
+        for language in ("en", "de"):
+            (folder / f"{language}.conllu").write_text(conllu(sentences, labels))
+        (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / "nli").mkdir()
+        for name, language, split in (("train-en", "en", "train"), ("dev-en", "en", "dev"), ("dev-tr", "tr", "dev")):
+            text = sample_text("nli", language=language, size=24, split=split)
+            (folder / "nli" / f"{name}.tsv").write_text(text, encoding="utf-8")
+        texts = {"en": str(folder / "text.txt"), "tr": str(folder / "text.txt")}
+        distillation = {"teacher": str(folder / "wide"), "texts": texts, "preset": "monoshot", "text": {"held_out": 2}}
+        (folder / "distill.yaml").write_text(yaml.safe_dump(distillation))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,14 @@ def test_a_command_keeps_to_what_is_allowed_and_without_a_bound_runs_out_of_memo
 
 
 @pytest.mark.slow
+def test_a_line_of_100_000_words_is_read_within_what_is_allowed_or_refused_by_name():
+    for one in outcomes("line"):
+        refused = one["status"] == 1 and "--max-memory allows" in one["said"]
+        assert one["status"] == 0 or refused, one
+        assert "Cannot allocate memory" not in one["said"], one
+
+
+@pytest.mark.slow
 def test_every_command_keeps_to_what_is_allowed_and_without_a_bound_runs_out_of_memory():
     for one in outcomes("without,kept"):
         assert one["status"] == (0 if one["kind"] == "kept" else 1), one

@@ -272,7 +272,7 @@ def test_a_full_disk_is_an_error_before_an_array_is_mapped_and_leaves_nothing(sm
     store = known_data(n_sentences=60).store(tmp_path / "acts")
     fill(small_disk, left=4096)
     with pytest.raises(StoreError, match="The disk is full"):
-        store._build_array(small_disk / "array.npy", store.layers)
+        store._ensure_array(small_disk / "array.npy", store.layers)
     assert [path.name for path in small_disk.iterdir()] == ["filling"]
 
 

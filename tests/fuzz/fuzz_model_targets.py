@@ -16,11 +16,13 @@ from residuum.adaptation.adapted import RECORD, read_record
 from residuum.adaptation.changes import CHANGE_FILE as CHANGE
 from residuum.adaptation.changes import Change, read_change, save_change
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
+from residuum.corpus.corpus import joined_spans
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.maths.moments import MomentsAccumulator, subtract
 from residuum.maths.profiles import ContextAccumulator
 from residuum.maths.selection import SetScore
+from residuum.models.alignment import Aligner
 from residuum.models.loading import load_model, load_tokenizer
 from residuum.probing.minimal_sets import remembered_scores
 from residuum.shrinking.classifier import DESCRIPTION, TENSORS, read_classifier
@@ -29,7 +31,7 @@ from residuum.studies.running import block_parameters
 from residuum.training.checkpoints import Progress, load_checkpoint, open_run, resume, write_checkpoint
 from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 from teachers import save_teacher, write_texts
-from tiny import save_model
+from tiny import WINDOW, save_model
 
 IN_JSON = (damaged, changed_json, changed_json)
 IN_HEADER = (damaged, changed_header, changed_header)
@@ -62,6 +64,10 @@ def _model_folders(folder: Path) -> list[Target]:
     def tokenizer(path: Path) -> None:
         load_tokenizer(name, False)
 
+    def aligned(path: Path) -> None:
+        words = ["The", "fox,", "naïve", "東京"]
+        Aligner(load_tokenizer(name, False), WINDOW).align([" ".join(words)], [joined_spans(words)])
+
     config, weights = folder / "config.json", folder / "model.safetensors"
     return [
         among_others(config, lambda _: load_model(name, device="cpu"), "config of a model", mutations=IN_JSON),
@@ -69,6 +75,7 @@ def _model_folders(folder: Path) -> list[Target]:
             weights, lambda _: load_model(name, device="cpu"), "weights of a model", mutations=(changed_header,)
         ),
         among_others(folder / "tokenizer.json", tokenizer, "tokenizer", mutations=IN_JSON),
+        among_others(folder / "tokenizer.json", aligned, "tokenizer at work", mutations=IN_JSON),
         among_others(folder / "tokenizer_config.json", tokenizer, "config of a tokenizer", mutations=IN_JSON),
         among_others(config, study, "config in a study", mutations=IN_JSON),
         among_others(weights, lambda _: block_parameters(name, {}), "weights in a study", mutations=IN_HEADER),

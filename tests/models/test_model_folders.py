@@ -64,6 +64,16 @@ def test_weights_of_more_layers_than_the_config_counts_are_refused(family, tiny_
         load_model(folder)
 
 
+def test_a_tokenizer_whose_unknown_token_is_not_in_its_vocabulary_is_a_clear_error(folder, tmp_path):
+    """Its library raises a bare Exception, when it first meets a word that it does not know."""
+    path = folder / "tokenizer.json"
+    stored = json.loads(path.read_text())
+    stored["model"]["unk_token"] = "[NOTHING]"
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ModelError, match="The tokenizer failed on this text .* lacks its unknown token"):
+        extract(load_model(folder), Corpus("text", [["fox", "\u2603\u2603"]]), tmp_path / "acts", progress=False)
+
+
 @pytest.mark.filterwarnings("ignore:Casting complex")  # torch says so while the weights are read
 @pytest.mark.parametrize("dtype", [torch.int8, torch.complex64])
 def test_weights_that_are_no_real_numbers_are_refused(dtype, folder):

@@ -54,7 +54,8 @@ def run(tiny_folder, tmp_path_factory):
     corpora[2].labels["upos"][5][0] = "PART"  # a label that only Japanese has
     out = tmp_path_factory.mktemp("languages") / "run"
     models = [tiny_folder("bert"), tiny_folder("gpt2")]
-    return out, probe_languages(models, corpora, out=out, thresholds=THRESHOLDS, seeds=2, **PAPER), corpora
+    options = {"thresholds": THRESHOLDS, "seeds": 2, "teachers": {"gpt2": "bert"}, **PAPER}
+    return out, probe_languages(models, corpora, out=out, **options), corpora
 
 
 def test_every_model_language_and_set_of_neurons_has_a_row(run):
@@ -159,8 +160,9 @@ def test_a_model_is_no_better_or_worse_than_itself(tiny_folder):
     model = residuum.load_model(tiny_folder("bert"))
     twins = [replace(model, name=name) for name in ("teacher", "student")]
     options = {"thresholds": (0.0,), "subsets": False, "seeds": 1, **PAPER}
-    equal = probe_languages(twins, corpora, **options).students
+    equal = probe_languages(twins, corpora, teachers={"student": "teacher"}, **options).students
     assert (equal[["change", "low", "high"]] == 0).all(axis=None)
+    assert probe_languages(twins, corpora, **options).students.empty  # nobody said that one is a student
     with pytest.raises(SettingError, match="There is no model x to compare; the models are teacher, student"):
         probe_languages(twins, corpora, teachers={"student": "x"}, **options)
 
@@ -189,8 +191,11 @@ def test_treebanks_need_not_be_parallel(tiny_folder):
     alone = probe_languages(tiny_folder("bert"), corpora, parallel=False, **options)
     rows = alone.frame.set_index("language")
     assert rows.loc["de", "words"] == corpora[1].n_words
-    assert rows["held_out"].notna().all()
+    assert rows["held_out"].notna().tolist() == [True, False]  # no German sentence translates an English one
     assert alone.run.config["parallel"] is False
+    assert "the treebanks hold different sentences" in alone.text()
+    (warning,) = alone.run.summary["warnings"]
+    assert "held_out is blank" in warning
 
 
 def test_the_wide_table_has_the_shape_of_the_paper(run):
@@ -227,7 +232,8 @@ def test_each_model_reads_each_treebank_once_and_the_run_returns_at_once(run, ti
     shards = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
     assert len({path.parent for path in shards}) == 8
     models = [tiny_folder("bert"), tiny_folder("gpt2")]
-    again = probe_languages(models, corpora, out=out, thresholds=THRESHOLDS, seeds=2, **PAPER)
+    options = {"thresholds": THRESHOLDS, "seeds": 2, "teachers": {"gpt2": "bert"}, **PAPER}
+    again = probe_languages(models, corpora, out=out, **options)
     assert shards == {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
     pd.testing.assert_frame_equal(first.frame, again.frame, check_dtype=False)
 

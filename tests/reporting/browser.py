@@ -37,7 +37,7 @@ def find_browser() -> str | None:
 
 
 @contextmanager
-def browsing(executable: str, profile: Path, *, timeout: float = 60) -> Iterator[Page]:
+def browsing(executable: str, profile: Path, *, timeout: float = 300) -> Iterator[Page]:
     """A page of a fresh browser, which is ended in the end."""
     commands, answers = os.pipe(), os.pipe()
     process = subprocess.Popen(
@@ -53,7 +53,7 @@ def browsing(executable: str, profile: Path, *, timeout: float = 60) -> Iterator
         os.close(commands[1])
         os.close(answers[0])
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=300)
 
 
 class Page:

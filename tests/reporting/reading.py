@@ -117,7 +117,7 @@ def download_a_figure(page: Page, folder: Path) -> None:
 
 def wait_for_file(folder: Path, kind: str) -> Path:
     """The one file of a kind, once it is whole."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not (found := [path for path in folder.glob(f"*.{kind}") if path.stat().st_size]):
         assert time.monotonic() < deadline, list(folder.iterdir())
         time.sleep(0.05)

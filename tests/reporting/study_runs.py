@@ -29,6 +29,7 @@ def study_run(name: str = "similarity") -> Run:
             "findings": pd.DataFrame(findings),
             "cases": pd.DataFrame(cases).assign(agrees=[row["value"] > 0 for row in cases]),
             "exhibits": pd.DataFrame([_exhibit()]),
+            "figure-1": pd.DataFrame({"layer": [0, 1, 2], "model": "teacher", "value": [0.1, 0.2, 0.4]}),
             "trained": pd.DataFrame([_trained(), _trained(left_out="top:2", score=0.7), _trained(task="stsb")]),
             "steps": pd.DataFrame([{"step": "compare", "title": "Layers", "command": "compare", "seconds": 1.5}]),
         },
@@ -65,8 +66,9 @@ def _finding(verdict: str, value: float | None) -> dict[str, object]:
 
 
 def _exhibit() -> dict[str, object]:
-    row = {"document": "Figure 1", "shows": "Layers", "step": "compare", "command": "compare"}
-    return {**row, "table": "similarity", "rows": 128}
+    row = {"document": "Figure 1", "shows": "Layers", "table": "figure-1", "rows": 3, "step": "compare"}
+    drawing = {"shape": "lines", "x": "layer", "y": "value", "by": "model", "panel": ""}
+    return {**row, "command": "compare", "steps": "compare", **drawing}
 
 
 def _trained(task: str = "sst2", left_out: str = "", score: float = 0.9) -> dict[str, object]:

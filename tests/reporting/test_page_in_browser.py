@@ -137,7 +137,7 @@ def test_figures_and_tables_are_downloaded(page, tmp_path):
 
 
 def wait_for_file(path):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while not (path.exists() and path.stat().st_size):
         assert time.monotonic() < deadline, f"{path.name} did not come; there is {list(path.parent.iterdir())}"
         time.sleep(0.05)

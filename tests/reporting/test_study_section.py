@@ -33,7 +33,7 @@ def test_what_the_numbers_leave_open_is_folded_away():
 
 
 def test_the_cases_of_a_finding_are_drawn_against_its_bound():
-    panel, _ = section(study_run()).panels
+    panel, *_ = section(study_run()).panels
     drawn = ["holds", "does not hold", "inconclusive"]
     assert [view.where["finding"] for view in panel.views] == [sentence(verdict) for verdict in drawn]
     figure = panel.views[1].figure
@@ -46,7 +46,7 @@ def test_the_cases_of_a_finding_are_drawn_against_its_bound():
 
 
 def test_what_was_trained_is_drawn_task_by_task_against_the_majority():
-    _, panel = section(study_run()).panels
+    _, panel, _ = section(study_run()).panels
     sst2, stsb = panel.views
     assert list(sst2.figure.layout.yaxis.ticktext) == ["teacher", "teacher, without top:2"]
     assert list(sst2.figure.data[0].x) == pytest.approx([0.9, 0.7])
@@ -57,7 +57,16 @@ def test_what_was_trained_is_drawn_task_by_task_against_the_majority():
 def test_a_study_that_trained_nothing_has_no_such_panel():
     run = study_run()
     del run.tables["trained"]
-    assert [panel.title for panel in section(run).panels] == ["Every claim, case by case"]
+    assert [panel.title for panel in section(run).panels] == ["Every claim, case by case", "Figure 1: Layers"]
+
+
+def test_every_exhibit_is_a_figure_and_a_table_under_its_own_number():
+    content = section(study_run())
+    *_, panel = content.panels
+    assert panel.title == "Figure 1: Layers"
+    assert list(panel.views[0].figure.data[-1].y) == pytest.approx([0.1, 0.2, 0.4])
+    (table,) = [one for one in content.tables if one.name == "figure-1"]
+    assert (table.caption, len(table.frame)) == ("Figure 1: Layers.", 3)
 
 
 def test_several_studies_are_counted_together():

@@ -1,5 +1,7 @@
 """The data of a study: the sample grammar, and a folder whose layout says what is what."""
 
+from dataclasses import replace
+
 import pytest
 
 from residuum.errors import CorpusError, SettingError
@@ -59,13 +61,46 @@ def test_the_sample_data_is_the_same_each_time_and_its_parts_differ(tiny):
     again = SampleData(tiny)
     assert again.text.fingerprint == SampleData(tiny).text.fingerprint
     _, corpora = again.word_tasks["upos"]
-    assert {len(corpora.train), len(corpora.test)} == {40, 20}
+    assert (len(corpora.train), len(corpora.dev), len(corpora.test)) == (40, 20, 40)
     assert not set(map(tuple, corpora.train.sentences)) & set(map(tuple, corpora.test.sentences))
     assert SampleData(tiny, seed=1).text.fingerprint != again.text.fingerprint
 
 
+TIMES = {"today", "yesterday", "tomorrow", "morning", "evening", "night", "day", "week", "month", "year"}
+
+
+def test_no_content_word_of_a_sample_test_part_occurs_in_training(tiny):
+    _, corpora = SampleData(replace(tiny, sentences=200)).word_tasks["upos"]
+    nouns = []
+    for part in (corpora.train, corpora.test):
+        words = zip(part.labels["lemma"], part.labels["upos"], strict=True)
+        nouns.append(
+            {lemma for lemmas, tags in words for lemma, tag in zip(lemmas, tags, strict=True) if tag == "NOUN"}
+        )
+    assert min(map(len, nouns)) > 20
+    assert nouns[0] & nouns[1] <= TIMES
+
+
+def test_languages_choose_targets_and_treebanks(data):
+    given = GivenData(data, SCALES["small"], languages=("ur", "tr"))
+    assert [pairs.languages for pairs in given.pairs()] == [("urd", "eng"), ("tur", "eng")]
+    xnli, xcopa = given.transfers["xnli"][1], given.transfers["xcopa"][1]
+    assert set(xnli.targets) == {"ur", "tr"}
+    assert set(xcopa.targets) == {"tr"}
+    assert "xcopa has no ur, which is left out" in xcopa.notes
+    assert list(GivenData(data, SCALES["small"], languages=("de",)).treebanks) == ["en", "de"]
+    with pytest.raises(CorpusError, match="has no parallel treebank of xx"):
+        _ = GivenData(data, SCALES["small"], languages=("xx",)).treebanks
+
+
+def test_another_treebank_part_and_labels_can_be_chosen(data):
+    given = GivenData(data, SCALES["small"], tasks=("xpos", "deprel"), treebank="UD_English-PUD", part="test")
+    assert list(given.treebank_tasks) == ["xpos", "deprel"]
+    assert "PUD" in given.text.name.upper() or "pud" in given.text.name
+
+
 def test_the_sample_transfer_asks_in_languages_that_it_does_not_teach(tiny):
-    _, corpora = SampleData(tiny).transfers["nli"]
+    _, corpora = SampleData(tiny).transfers["polarity"]
     assert set(corpora.targets) == {"tr", "sw"}
     assert corpora.train.language == "en"
 
@@ -87,7 +122,7 @@ def test_tasks_that_are_asked_for_take_the_place_of_the_scales(data):
 
 
 def test_tasks_that_no_study_knows_or_that_are_not_given_are_named(tmp_path):
-    with pytest.raises(SettingError, match="knows no task poss; choose from upos, chunk, sem, sst2"):
+    with pytest.raises(SettingError, match="knows no task poss; choose from upos, chunk, sem, ccg, xpos, sst2"):
         GivenData(tmp_path, SCALES["small"], tasks=("poss",))
     (tmp_path / "glue" / "RTE").mkdir(parents=True)
     (tmp_path / "glue" / "RTE" / "train.tsv").write_text("a")

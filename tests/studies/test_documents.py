@@ -17,7 +17,10 @@ def test_every_step_has_a_folder_and_every_exhibit_a_step(name, sample_context):
     names = [step.name for step in steps]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[\w.+-]+", name) for name in names)
-    assert {exhibit.kind for exhibit in document.exhibits} <= {step.kind for step in steps}
+    kinds = {kind for exhibit in document.exhibits for kind in exhibit.kinds}
+    assert kinds <= {step.kind for step in steps}
+    tables = [exhibit.table for exhibit in document.exhibits]
+    assert len(set(tables)) == len(tables)
     assert len(document.claims) >= 7
     assert document.needs
     assert document.models
@@ -26,11 +29,25 @@ def test_every_step_has_a_folder_and_every_exhibit_a_step(name, sample_context):
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("similarity", ["compare", "random", "finetune", "tuned", "frozen"]),
-        ("redundancy", ["compare", "finetune", "redundancy", "transfer"]),
-        ("transfer-learning", ["finetune", "diff", "pruned"]),
-        ("distilled", ["distill", "compare", "redundancy", "languages"]),
-        ("monolingual", ["distill", "retrieval", "aligned", "unaligned", "single", "adapt", "correlate", "losses"]),
+        ("similarity", ["compare", "attention", "random", "corpus", "finetune", "tuned", "frozen"]),
+        ("redundancy", ["compare", "finetune", "redundancy", "transfer", "timing"]),
+        ("transfer-learning", ["finetune", "diff", "pruned", "penalties"]),
+        ("distilled", ["distill", "compare", "redundancy", "twin", "languages"]),
+        (
+            "monolingual",
+            [
+                "distill",
+                "retrieval",
+                "aligned",
+                "unaligned",
+                "single",
+                "adapt",
+                "losses",
+                "row-retrieval",
+                "row-adapt",
+                "correlate",
+            ],
+        ),
     ],
 )
 def test_steps_stand_in_an_order_in_which_each_finds_what_it_needs(name, kinds, sample_context):
@@ -75,3 +92,17 @@ def test_parameters_are_those_of_the_blocks():
     assert layers * of_a_block <= counted < 1.01 * layers * of_a_block
     assert block_parameters("bert-base-cased", {"bert-base-cased": 85e6}) == 85e6
     assert block_parameters("not/at-hand", {}) == 85e6
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_feature_selection_is_timed_at_four_sizes(sample_context):
+    (step,) = [step for step in DOCUMENTS["redundancy"].steps(sample_context) if step.kind == "timing"]
+    times = step.work(step, sample_context).tables["times"]
+    assert times.groupby("work")["n"].apply(list).to_dict() == {
+        "extract": [10, 20, 30, 40],
+        "cluster": [10, 20, 30, 40],
+        "rank": [336, 672, 1008, 1344],
+    }
+    assert (times["seconds"] > 0).all()
+    again = step.work(step, sample_context).tables["times"]
+    assert again.equals(times)  # read back, not measured again

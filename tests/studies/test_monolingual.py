@@ -12,6 +12,7 @@ from residuum.studies.context import SCALES
 from residuum.studies.data import SampleData
 from residuum.studies.steps import CURVE, distillation_config
 
+ROWS = tuple(monolingual.DISTILLATIONS["4.8"])
 SCORES = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.55}
 
 
@@ -30,18 +31,26 @@ def context(sample_context, tiny):
             folder.symlink_to(teacher_folder(), target_is_directory=True)
     for variant, score in SCORES.items():
         summary = {"metric": "accuracy", "test accuracy": {"full-target": score}}
-        write_run(context.folder("adapt", task="nli", variant=variant), Run("adapt", {}, summary))
+        write_run(context.folder("adapt", task="polarity", variant=variant), Run("adapt", {}, summary))
+    for row in ROWS:
+        summary = {"metric": "accuracy", "test accuracy": {"full-target": 0.5}}
+        write_run(context.folder("row-adapt", task="polarity", variant=row), Run("adapt", {}, summary))
+        for name in ("en", "tr", "sw"):
+            folder = monolingual.row_folder(context, row, name)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.symlink_to(teacher_folder(), target_is_directory=True)
     return context
 
 
 @pytest.mark.slow
 def test_retrieval_of_all_models_is_correlated_with_what_they_score(context):
-    kinds = ("retrieval", "aligned", "unaligned", "single", "correlate")
+    kinds = ("retrieval", "aligned", "unaligned", "single", "row-retrieval", "correlate")
     found = {
         step.name: step.work(step, context) for step in monolingual.MONOLINGUAL.steps(context) if step.kind in kinds
     }
-    assert found["correlate"].summary["models"] == len(SCORES)
-    assert found["correlate"].config["downstream"] == SCORES
+    scores = {**SCORES, **{row: 0.5 for row in ROWS if row != "monoshot"}}
+    assert found["correlate"].summary["models"] == len(scores)
+    assert found["correlate"].config["downstream"] == scores
     assert set(found["correlate"].tables["correlations"]["layers"]) == {"all"}
     assert "1,3,5" in set(found["retrieval"].tables["retrieval"]["layers"])
     assert {"unaligned-tr", "unaligned-sw", "single-uniform", "single-top"} <= set(found)

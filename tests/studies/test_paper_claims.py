@@ -138,7 +138,15 @@ def test_redundancy_claims_are_read_from_thresholds_windows_and_sets():
     assert redundancy.minimal_set_size(found.of("redundancy")[0][1]) == 20
     assert redundancy.word_tasks_need_more_neurons.measure(found) == "there are not both word tasks and sentence tasks"
     assert distilled.clustering_keeps_the_score.measure(found).values == pytest.approx((0.895 / 0.9,))
-    assert distilled.survivors_lie_low.measure(found).values == pytest.approx((24 / 30,))
+
+
+def test_surviving_neurons_lie_low_only_beyond_those_of_random_weights():
+    learnt = reduced("word", (0.9, 0.895, 0.5), (1, 0.3, 0.1))
+    twin = run(survivors=[{"threshold": 0.8, "layer": i, "medoid": 6} for i in range(5)])
+    found = results((step("redundancy", model="m", task="upos"), learnt), (step("twin", model="m"), twin))
+    assert distilled.survivors_lie_low.measure(found).values == pytest.approx((24 / 30 - 18 / 30,))
+    same = results((step("redundancy", model="m", task="upos"), learnt), (step("twin", model="m"), learnt))
+    assert distilled.survivors_lie_low.measure(same).values == (0.0,)
 
 
 def test_word_and_sentence_tasks_are_compared_model_by_model():

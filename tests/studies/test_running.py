@@ -13,15 +13,18 @@ from typer.testing import CliRunner
 from residuum.cli import app
 from residuum.errors import CorpusError, MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.models.loading import load_model
+from residuum.samples import sample_text
 from residuum.settings import from_mapping
 from residuum.storage.results import Run, finished_run, read_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule
-from residuum.studies.context import SCALES, StudyContext
+from residuum.studies.context import SCALES, StudyContext, block_count, model_family
 from residuum.studies.data import SampleData
-from residuum.studies.documents import GLUE, Document, Exhibit, PrintedData, PrintedNumber, StudyStep, Workload
+from residuum.studies.documents import GLUE, Document, PrintedData, PrintedNumber, PrintedTargets, StudyStep, Workload
+from residuum.studies.exhibits import Exhibit, gathered
 from residuum.studies.running import DOCUMENTS, study, study_models
 from residuum.studies.settings import StudyName, StudySettings
 from residuum.studies.steps import finetune_step
+from tiny import save_model
 
 NAMES = ("first", "second", "third")
 EXAMPLES = {"train": 8, "dev": 1, "test": 3}
@@ -72,7 +75,11 @@ def chain(monkeypatch):
         title="A chain of three",
         source="Nobody (2000)",
         steps=lambda context: tuple(step(name, context) for name in NAMES),
-        exhibits=(Exhibit("Figure 1", "Three", "third", "numbers"), Exhibit("Table 1", "One", "first", "numbers")),
+        exhibits=(
+            Exhibit("Figure 1", "Three", ("third",), lambda results: gathered(results, "third", "numbers")),
+            Exhibit("Table 1", "One", ("first",), lambda results: gathered(results, "first", "numbers")),
+            Exhibit("Table 2", "None", ("fourth",), lambda results: gathered(results, "fourth", "numbers")),
+        ),
         claims=(
             Claim("§1", "Names are long.", Rule(3.0), letters),
             Claim("§2", "Names are short.", Rule(3.0, above=False), letters),
@@ -135,7 +142,13 @@ def test_verdicts_are_computed_and_reasons_are_given(chain, tmp_path):
 
 def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain, tmp_path):
     found = study("similarity", tmp_path / "out")
-    assert found.exhibits[["document", "step"]].to_numpy().tolist() == [["Figure 1", "third"], ["Table 1", "first"]]
+    assert found.exhibits[["document", "table", "step"]].to_numpy().tolist() == [
+        ["Figure 1", "figure-1", "third"],
+        ["Table 1", "table-1", "first"],
+        ["Table 2", "", ""],
+    ]
+    assert found.run.tables["figure-1"]["value"].tolist() == [len("third")]
+    assert (tmp_path / "out" / "table-1.csv").read_text(encoding="utf-8").split() == ["value", str(len("first"))]
     page = found.page.read_text(encoding="utf-8")
     assert "A chain of three" in page
     assert "Names are short. Measured: 6, 6 to 6 over all cases (claim: &lt; 3); true in 0 of 1 cases." in page
@@ -179,9 +192,20 @@ def test_numbers_of_the_document_stand_only_beside_its_own_data(chain, tmp_path,
 
 
 def test_no_document_prints_a_number_of_data_that_a_study_does_not_read():
-    tasks = {number.step["task"] for document in DOCUMENTS.values() for number in document.printed}
-    assert tasks <= set(GLUE)
+    numbers = [number for document in DOCUMENTS.values() for number in document.printed]
+    tasks = {number.step["task"] for number in numbers if "task" in number.step}
+    assert tasks <= {*GLUE, "xnli", "wikiann"}
     assert not tasks & {"upos", "sem", "chunk"}  # the Penn Treebank, another release, another size
+
+
+def test_numbers_of_retrieval_and_transfer_stand_only_beside_as_many_sentences():
+    data = PrintedTargets("pairs", {"tur-eng": 1000})
+    for sentences, expected in ((1000, True), (200, False)):
+        table = pd.DataFrame({"pair": ["tur-eng"], "sentences": [sentences]})
+        assert data.matches(Run("evaluate retrieval", {}, {}, {"retrieval": table})) is expected
+    adapted = Run("adapt", {}, {"target examples": {"tr": {"dev": 2490, "test": 5010}}})
+    assert PrintedTargets("XNLI", {"tr": 2490}).matches(adapted)
+    assert not PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}).matches(adapted)
 
 
 def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypatch):
@@ -313,6 +337,64 @@ def test_the_command_line_runs_the_same_study(chain, tmp_path):
     assert "report.html in a browser" in result.output
 
 
+def in_hub_cache(cache, name, folder):
+    """A model folder in the layout of the hub's cache, under a hub name."""
+    home = cache / f"models--{name.replace('/', '--')}"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text("0" * 40, encoding="utf-8")
+    shutil.copytree(folder, home / "snapshots" / ("0" * 40))
+
+
+@pytest.fixture
+def treebank_folder(tmp_path):
+    """Parallel treebanks and an English one, in the layout of `--data`."""
+    for folder, names in {"UD_English-EWT": ("en_ewt", "train", "dev", "test"), "UD_English-PUD": ("en_pud", "test"),
+                          "UD_German-PUD": ("de_pud", "test")}.items():  # fmt: skip
+        for part in names[1:]:
+            path = tmp_path / "data/treebanks" / folder / f"{names[0]}-ud-{part}.conllu"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(sample_text("treebank", language=names[0][:2], size=12, split=part), encoding="utf-8")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "tables", "families"),
+    [
+        ("distilled", ["compare"], {"figure-5.1", "figure-5.2"}, {"bert", "roberta", "gpt2", "xlnet", "xlm-roberta"}),
+        ("similarity", ["compare", "attention"], {"figure-1", "figure-4", "figure-8", "figure-10"},
+         {"bert", "gpt2", "xlnet"}),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_the_recipes_run_with_the_hub_names_of_their_models(
+    name, steps, tables, families, tiny_folder, treebank_folder, tmp_path, monkeypatch
+):
+    recipe = yaml.safe_load((Path(__file__).parents[2] / "recipes" / f"study-{name}.yaml").read_text(encoding="utf-8"))
+    for number, model in enumerate(recipe["models"]):
+        path = model["path"]
+        kind = next(key for key in ("distilbert", "roberta", "gpt2", "xlnet", "openai", "bert") if key in path)
+        kind = {"openai": "gpt"}.get(kind, "xlm-roberta" if "xlm-r" in path else kind)
+        kind = "gpt2" if path == "distilgpt2" else kind
+        folder = save_model(kind, tmp_path / "tiny" / str(number), seed=number)
+        in_hub_cache(tmp_path / "hub", path, folder)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(StudyContext, "workers", 1)  # starting processes takes longer than the work
+    options = {**recipe, "data": treebank_folder, "steps": steps, "yes": True, "limit": 8, "device": "cpu"}
+    found = study(name, tmp_path / "out", **options)
+    assert tables <= set(found.run.tables)
+    assert {model_family(model["path"]) for model in recipe["models"]} >= families
+    assert {block_count(model["path"]) for model in recipe["models"]} == {3}
+    if name == "distilled":
+        panels = set(found.run.tables["figure-5.2"]["panel"])
+        assert {"(a) original models", "(b) BERT and distilBERT", "(e) mBERT and distilmBERT"} <= panels
+        assert found.run.tables["figure-5.1"]["model"].nunique() == 10
+        notes = dict(zip(found.frame["finding"], found.frame["note"], strict=True))
+        assert not any("GPT-2 repeats" in finding and note for finding, note in notes.items())
+    else:
+        verdicts = found.frame.loc[found.frame["where"].str.startswith("§5.1, figure 1"), "verdict"]
+        assert "not measured" not in verdicts.tolist()
+
+
 @pytest.mark.parametrize(("name", "teachers"), [("distilled", 4), ("similarity", 0)])
 def test_the_recipes_name_the_models_of_their_documents(name, teachers, tmp_path):
     recipe = Path(__file__).parents[2] / "recipes" / f"study-{name}.yaml"
@@ -336,7 +418,7 @@ def test_some_steps_can_be_run_alone_and_claims_say_what_they_miss(chain, tmp_pa
     assert done == ["first", "third"]
     assert set(found.frame["verdict"]) == {"not measured"}
     assert "the step second was left out" in found.frame["note"].tolist()
-    assert found.exhibits["step"].tolist() == ["third", "first"]
+    assert found.exhibits["step"].tolist() == ["third", "first", ""]
     assert study("similarity", tmp_path / "out").frame["verdict"].tolist() == ["holds", "does not hold", "not measured"]
     assert done == ["first", "third", "second"]
 
@@ -379,6 +461,14 @@ def test_a_study_is_configured_by_a_file_with_named_models(chain, tmp_path):
     [
         ("similarity", {"tasks": ["upos"]}, "The study similarity does not use upos; its tasks are sst2, mrpc"),
         ("monolingual", {"tasks": ["sst2"]}, "The study monolingual does not use sst2; its tasks are those of the doc"),
+        (
+            "distilled",
+            {"tasks": ["sst2"]},
+            "The study distilled does not use sst2; its tasks are upos, xpos, deprel, dep",
+        ),
+        ("similarity", {"languages": ["tr"]}, "The study similarity reads English only; leave --languages out"),
+        ("monolingual", {"languages": ["xx"]}, "The sample grammar has no target language xx; it has de, tr and sw"),
+        ("similarity", {"text": "train"}, "text is train, but the scale sample uses the sample grammar; choose small"),
         ("distilled", {"examples": 9}, "The study distilled trains on no sentence task; leave --examples out"),
         ("redundancy", {"steps": ["frozen"]}, "The study has no step frozen; its steps are compare, finetune, redund"),
     ],

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from residuum.activations.extraction import Extraction, GroupReading, Room
 from residuum.activations.store import Shard, write_shard
-from residuum.corpus import Corpus
-from residuum.costs import Cost, CostStep
+from residuum.costs import Cost, CostStep, spread
 from residuum.engine import Engine
 from residuum.models.alignment import Aligner
 from residuum.models.loading import only_first_layers
@@ -71,10 +70,7 @@ def _aligner(extraction: Extraction) -> Aligner:
 
 
 def _sample(extraction: Extraction, n_words: int) -> Extraction:
-    return Extraction(extraction.model, _spread(extraction.corpus, n_words), extraction.layers, extraction.settings)
-
-
-def _spread(corpus: Corpus, n_words: int) -> Corpus:
-    """Sentences from all over a corpus, of about so many words."""
+    """The extraction of sentences from all over the corpus, of about so many words."""
+    corpus = extraction.corpus
     wanted = max(1, round(len(corpus) * n_words / max(1, corpus.n_words)))
-    return corpus.select(np.unique(np.linspace(0, len(corpus) - 1, min(wanted, len(corpus))).round().astype(int)))
+    return replace(extraction, corpus=corpus.select(spread(len(corpus), wanted)))

@@ -48,18 +48,21 @@ def import_activations(settings: ImportSettings) -> ActivationStore:
     Give the `corpus` where the file does not tell words apart; every sentence's length is checked against it. Shards
     have about `shard_words` words, or fewer where `max_memory` bytes hold no more.
     """
-    source, corpus = _existing(settings.source), settings.corpus
+    source, corpus = Path(settings.source), settings.corpus
+    if not source.is_file():
+        raise StoreError(f"{source} does not exist; expected a file of activations ({', '.join(FORMATS)}).")
     if corpus is not None and not isinstance(corpus, Corpus):
         corpus = read_corpus(corpus, format=settings.format, split=settings.split)
     foreign = read_foreign(source)
     words = _words(foreign, corpus, source)
     longest = max(len(record["words"]) for record in words)  # which is a shard of its own where memory is short
-    least = CostStep("import", 0.0, memory=foreign.held + longest * _row_bytes(foreign))
+    row_bytes = 8 * len(foreign.layers) * foreign.hidden  # as it waits and as it is written
+    least = CostStep("import", 0.0, memory=foreign.held + longest * row_bytes)
     what = f"{source.name}: {len(foreign.layers)} layers of {foreign.hidden:,} neurons"
     within(Cost(what, (least,)), settings.max_memory, _SMALLER)
     shard_words = settings.shard_words
     if settings.max_memory is not None:
-        fitting = (settings.max_memory - foreign.held) // _row_bytes(foreign)
+        fitting = (settings.max_memory - foreign.held) // row_bytes
         shard_words = max(1, min(shard_words, fitting))
     manifest = _manifest(source, foreign, words, corpus, shard_words)
     writer = StoreWriter(Path(settings.out), manifest, words, fresh=settings.fresh)
@@ -77,27 +80,15 @@ def export_activations(settings: ExportSettings) -> Path:
     if store.unit != "word":
         raise SettingError(f"{store.path} has a row per {store.unit}; only words can be exported.")
     writers = {
-        **dict.fromkeys(HDF5, _write_hdf5),
-        ".json": _write_json,
-        ".npz": _write_npz,
-        **dict.fromkeys(ARROW, _write_arrow),
+        **dict.fromkeys(HDF5, write_hdf5),
+        ".json": write_json_lines,
+        ".npz": write_npz,
+        **dict.fromkeys(ARROW, write_arrow),
     }
     known_suffix(target)
     with lone_file(target) as temporary:
         writers[target.suffix](store, temporary)
     return target
-
-
-def _existing(source: str | Path) -> Path:
-    source = Path(source)
-    if not source.is_file():
-        raise StoreError(f"{source} does not exist; expected a file of activations ({', '.join(FORMATS)}).")
-    return source
-
-
-def _row_bytes(foreign: Foreign) -> int:
-    """A word of a shard, as it waits and as it is written."""
-    return 8 * len(foreign.layers) * foreign.hidden
 
 
 def _words(foreign: Foreign, corpus: Corpus | None, source: Path) -> list[dict[str, Any]]:
@@ -142,9 +133,18 @@ def _manifest(
 
 def _copy(foreign: Foreign, writer: StoreWriter, lengths: list[int], source: Path) -> None:
     stream = foreign.stream()
+
+    def block(i: int) -> np.ndarray:
+        found, expected = next(stream, None), (lengths[i], len(foreign.layers), foreign.hidden)
+        if found is None:
+            raise StoreError(f"{source} ends before sentence {i + 1}; it has changed while it was read.")
+        if found.shape != expected:
+            raise StoreError(f"Sentence {i + 1} of {source} has shape {found.shape} instead of {expected}.")
+        return found
+
     for index, shard in enumerate(writer.manifest.shards):
         rows = sum(lengths[shard.first : shard.stop])
-        blocks = (_next(stream, i, (lengths[i], *_shape(foreign)), source) for i in range(shard.first, shard.stop))
+        blocks = map(block, range(shard.first, shard.stop))
         if shard.written:
             deque(blocks, maxlen=0)
             continue
@@ -152,20 +152,6 @@ def _copy(foreign: Foreign, writer: StoreWriter, lengths: list[int], source: Pat
         if shard.stop == len(lengths) and next(stream, None) is not None:  # some formats are checked at their end
             raise StoreError(f"{source} has more than {shard.stop} sentences; it has changed while it was read.")
         writer.write(index, tensors, rows=rows)
-
-
-def _shape(foreign: Foreign) -> tuple[int, int]:
-    return len(foreign.layers), foreign.hidden
-
-
-def _next(stream: Iterator[np.ndarray], i: int, expected: tuple[int, int, int], source: Path) -> np.ndarray:
-    """The activations of sentence i."""
-    block = next(stream, None)
-    if block is None:
-        raise StoreError(f"{source} ends before sentence {i + 1}; it has changed while it was read.")
-    if block.shape != expected:
-        raise StoreError(f"Sentence {i + 1} of {source} has shape {block.shape} instead of {expected}.")
-    return block
 
 
 def _tensors(foreign: Foreign, blocks: Iterable[np.ndarray], rows: int) -> dict[str, Any]:
@@ -191,7 +177,8 @@ def _sentences(store: ActivationStore) -> Iterator[tuple[int, list[str], Float[n
             yield sentence, [store.sentences[sentence][w] for w in block.places[rows, 1]], values[rows]
 
 
-def _write_hdf5(store: ActivationStore, path: Path) -> None:
+def write_hdf5(store: ActivationStore, path: Path) -> None:
+    """NeuroX HDF5: a data set of layers × words × hidden per sentence, and the sentences by number."""
     h5py = import_h5py()
     index: dict[str, str] = {}
     with _Patient(path) as raw:
@@ -240,7 +227,8 @@ class _Patient(io.FileIO):
         return len(buffer)
 
 
-def _write_json(store: ActivationStore, path: Path) -> None:
+def write_json_lines(store: ActivationStore, path: Path) -> None:
+    """NeuroX JSON: a line per sentence, of words, layers and values."""
     with path.open("w", encoding="utf-8") as file:
         for sentence, words, block in _sentences(store):
             features = [
@@ -256,7 +244,7 @@ def _write_json(store: ActivationStore, path: Path) -> None:
             file.write(json.dumps({"linex_index": sentence, "features": features}) + "\n")
 
 
-def _write_npz(store: ActivationStore, path: Path) -> None:
+def write_npz(store: ActivationStore, path: Path) -> None:
     """What numpy.savez writes, of which the activations are never in memory at once."""
     places, texts = store.row_words, store.sentences
     arrays = {
@@ -275,7 +263,8 @@ def _write_npz(store: ActivationStore, path: Path) -> None:
                 np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
 
 
-def _write_arrow(store: ActivationStore, path: Path) -> None:
+def write_arrow(store: ActivationStore, path: Path) -> None:
+    """An Arrow file with a row per word: its sentence, its text and a list of numbers per layer."""
     import pyarrow as pa
 
     hidden = store.widths[0]

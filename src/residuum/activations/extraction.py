@@ -39,7 +39,7 @@ from residuum.activations.store import (
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, CostStep, within
 from residuum.engine import Engine, as_engine, run_tasks
-from residuum.errors import DataError, ModelError, SettingError
+from residuum.errors import CorpusError, DataError, ModelError, SettingError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, as_model, only_first_layers, parse_layers
 from residuum.settings import command
@@ -137,6 +137,8 @@ class Extraction:
 
     def manifest(self) -> Manifest:
         """The manifest of a store of which nothing is written yet."""
+        if not self.corpus.n_words:
+            raise CorpusError(f"{self.corpus.name} holds no words; expected a sentence of one word or more.")
         if self.corpus.pairs is not None and self.settings.unit == "word":
             raise SettingError(f"{self.corpus.name} holds pairs of sentences; extract it with unit 'sentence'.")
         return Manifest(
@@ -253,25 +255,17 @@ class Extraction:
             "extraction",
             seconds,
             len(groups),
-            memory=self.model.n_bytes + self._reading_bytes + (2 if engine.alone else 1) * max(groups),
+            memory=self.model.n_bytes + self.reading_bytes + (2 if engine.alone else 1) * max(groups),
             disk=self.n_bytes * DTYPES[self.settings.dtype] // 4,
             beside=0 if engine.alone or engine.client else self.model.n_bytes,
         )
 
     @property
-    def _reading_bytes(self) -> int:
-        """What a batch takes in the model, or the longest sentence while it is aligned."""
-        longest = max(range(len(self.corpus)), key=lambda i: len(self.corpus.sentences[i]), default=None)
-        if longest is None or self.corpus.pairs is not None:
-            return self._pass_bytes
-        text = self.corpus.text(longest)
-        return self._pass_bytes + Aligner(self.model.tokenizer, None).encoded_bytes(text)
-
-    @property
-    def _pass_bytes(self) -> int:
+    def reading_bytes(self) -> int:
         """What a batch takes: the states of the layers that are held, those inside a block, and attention where read.
 
-        A word is taken for `TOKENS` tokens; a batch has one sentence at least.
+        A word is taken for `TOKENS` tokens; a batch has one sentence at least. Beside it stands the longest sentence
+        while it is aligned.
         """
         words = [len(sentence) for sentence in self.corpus.sentences]
         longest = min(TOKENS * max(words, default=0), self.model.window or sys.maxsize)
@@ -279,7 +273,10 @@ class Extraction:
         held = self.layers if self.model.reads_chosen_layers else range(max(self.layers) + 1)
         states = sum(self.model.widths[layer] for layer in held) + INSIDE * max(self.model.widths)
         attention = longest * self.model.n_heads * max(self.layers) if self.settings.attention else 0
-        return 4 * tokens * (states + attention)
+        batch = 4 * tokens * (states + attention)
+        if not words or self.corpus.pairs is not None:
+            return batch
+        return batch + Aligner(self.model.tokenizer, None).encoded_bytes(self.corpus.text(int(np.argmax(words))))
 
     @cached_property
     def n_bytes(self) -> int:
@@ -310,15 +307,20 @@ class Extraction:
 
     def fill(self, alignments: list[Alignment], buffers: Buffers, bar: tqdm | None = None) -> None:
         """Run the model over all windows of some sentences, longest first, and fill the buffers."""
-        position = self._position(alignments)
+        windows = [w for a in alignments for w in a.windows]
+        position = sentence_position(self.settings.position, windows, self.cls_id, self.model.causal)
+        by_word = self.settings.unit == "word"
+        if not by_word and position == "cls" and not any(self.cls_id in w.ids for w in windows):
+            raise ModelError(f"{self.model.name} has no [CLS] token; use position 'last' or 'mean'.")
+        reduction = self.settings.pooling if by_word else "mean" if position == "mean" else "last"
         for batch_items in self.in_batches(alignments):
             segments = [self._segments(alignments[s], s, v, position, buffers) for s, v in batch_items]
             reading = self._forward([alignments[s].windows[v] for s, v in batch_items])
-            buffers.put_hidden(reading.hidden, segments, _reduction(self.settings, position))
+            buffers.put_hidden(reading.hidden, segments, reduction)
             if self.blocks:
                 buffers.put_attention(reading.attention, alignments, batch_items)
             if bar is not None:
-                bar.update(_words_done(alignments, batch_items))
+                bar.update(sum(alignments[s].n_words for s, window in batch_items if window == 0))
 
     def in_batches(self, alignments: list[Alignment]) -> Iterator[list[tuple[int, int]]]:
         """The windows that are read together: the number of the sentence, and of the window in it."""
@@ -327,13 +329,6 @@ class Extraction:
         for chosen in batches(sizes, self.settings.batch_tokens, self.model.pads):
             yield [items[i] for i in chosen]
 
-    def _position(self, alignments: list[Alignment]) -> str:
-        windows = [w for a in alignments for w in a.windows]
-        position = sentence_position(self.settings.position, windows, self.cls_id, self.model.causal)
-        if self.settings.unit == "sentence" and position == "cls" and not any(self.cls_id in w.ids for w in windows):
-            raise ModelError(f"{self.model.name} has no [CLS] token; use position 'last' or 'mean'.")
-        return position
-
     def _segments(self, alignment: Alignment, sentence: int, window: int, position: str, buffers: Buffers) -> Segments:
         if self.settings.unit == "word":
             return word_segments(alignment, window, self.settings.pooling, int(buffers.first_row[sentence]))
@@ -341,7 +336,8 @@ class Extraction:
 
     def _forward(self, windows: list[Any]) -> Any:
         device, length = self.model.device, max(len(w.ids) for w in windows)
-        ids = torch.full((len(windows), length), _pad_id(self.model.tokenizer))
+        padding: Any = self.model.tokenizer.pad_token_id  # the mask hides it: any token serves where there is none
+        ids = torch.full((len(windows), length), 0 if padding is None else padding)
         mask, types = torch.zeros_like(ids), torch.zeros_like(ids)
         for row, window in enumerate(windows):
             size = len(window.ids)
@@ -427,22 +423,6 @@ def batches(sizes: Sequence[int], budget: int, pads: bool = True) -> Iterator[li
         batch.append(i)
     if batch:
         yield batch
-
-
-def _words_done(alignments: list[Alignment], items: list[tuple[int, int]]) -> int:
-    """The words of the sentences whose first window was just read."""
-    return sum(alignments[s].n_words for s, window in items if window == 0)
-
-
-def _reduction(settings: ReadingSettings, position: str) -> str:
-    if settings.unit == "word":
-        return settings.pooling
-    return "mean" if position == "mean" else "last"
-
-
-def _pad_id(tokenizer: Any) -> int:
-    """What fills a batch up; the mask hides it, so any token serves a model that has none."""
-    return tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
 
 
 class Room:

@@ -51,10 +51,10 @@ def read_foreign(path: Path) -> Foreign:
     """Read the sentences and layers of a file by its suffix; the activations follow as a stream."""
     known_suffix(path)
     readers: dict[str, Callable[[Path], Foreign]] = {
-        **dict.fromkeys(HDF5, _read_hdf5),
-        ".json": _read_json,
-        ".npz": _read_npz,
-        **dict.fromkeys(ARROW, _read_arrow),
+        **dict.fromkeys(HDF5, read_hdf5),
+        ".json": read_json_lines,
+        ".npz": read_npz,
+        **dict.fromkeys(ARROW, read_arrow),
     }
     with _clear_errors(path):
         return _checked(path, readers[path.suffix](path))
@@ -65,7 +65,18 @@ def _checked(path: Path, found: Foreign) -> Foreign:
     if not found.layers or not ascend or found.hidden < 1:
         shown = f"layers {str(found.layers)[:60]} of {found.hidden} neurons"
         raise StoreError(f"{path} has {shown}; expected layers that ascend from 0 on, of one neuron or more.")
-    return replace(found, stream=lambda: _clear_stream(path, found.stream))
+
+    def stream() -> Iterator[np.ndarray]:
+        with _clear_errors(path):
+            blocks = found.stream()
+        while True:
+            with _clear_errors(path):
+                block = next(blocks, None)
+            if block is None:
+                return
+            yield block
+
+    return replace(found, stream=stream)
 
 
 def known_suffix(path: Path) -> None:
@@ -100,25 +111,18 @@ def _clear_errors(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _clear_stream(path: Path, stream: Callable[[], Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
-    with _clear_errors(path):
-        blocks = stream()
-    while True:
-        with _clear_errors(path):
-            block = next(blocks, None)
-        if block is None:
-            return
-        yield block
-
-
-def _read_hdf5(path: Path) -> Foreign:
+def read_hdf5(path: Path) -> Foreign:
+    """NeuroX HDF5, whose words are known where its sentences can be split at spaces."""
     h5py = import_h5py()
     with h5py.File(path, "r") as file:
         keys = sorted((k for k in file if k.isdecimal()), key=int)
         if not keys:
             raise StoreError(f"{path} holds no sentences; expected data sets named 0, 1, 2, ….")
         shapes = {k: _shape(path, k, file[k].shape) for k in keys}
-        texts = _neurox_sentences(file)
+        raw = file["sentence_to_index"][0] if "sentence_to_index" in file else "{}"
+        table = json.loads(raw.decode() if isinstance(raw, bytes) else raw)
+    # NeuroX numbers repeated sentences in their text.
+    texts = {str(index): re.sub(r" \(Occurrence \d+\)$", "", sentence) for sentence, index in table.items()}
     n_layers, _, hidden = shapes[keys[0]]
 
     def stream() -> Iterator[np.ndarray]:
@@ -150,16 +154,7 @@ def _finite(path: Path, where: str, values: np.ndarray) -> Float[np.ndarray, "..
     return found
 
 
-def _neurox_sentences(file: Any) -> dict[str, str]:
-    """Sentence by index; NeuroX numbers repeated sentences in their text."""
-    if "sentence_to_index" not in file:
-        return {}
-    raw = file["sentence_to_index"][0]
-    table = json.loads(raw.decode() if isinstance(raw, bytes) else raw)
-    return {str(index): re.sub(r" \(Occurrence \d+\)$", "", sentence) for sentence, index in table.items()}
-
-
-def _read_json(path: Path, most: int | None = None) -> Foreign:
+def read_json_lines(path: Path, most: int | None = None) -> Foreign:
     """All lines, or the first ones, of about so many characters."""
     words, layers, hidden = [], [], 0
     for number, features in _json_lines(path, most):
@@ -181,13 +176,9 @@ def _read_json(path: Path, most: int | None = None) -> Foreign:
 
 
 def _token(path: Path, number: int, token: object) -> str:
-    if not isinstance(token, str) or not _is_unicode(token):
+    if not isinstance(token, str) or any("\ud800" <= character <= "\udfff" for character in token):
         raise StoreError(f"{path}, line {number}: found the token {token!r}; expected text.")
     return token
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _json_lines(path: Path, most: int | None = None) -> Iterator[tuple[int, list[Any]]]:
@@ -213,27 +204,31 @@ def _json_lines(path: Path, most: int | None = None) -> Iterator[tuple[int, list
             yield number, features
 
 
-def _read_npz(path: Path) -> Foreign:
+def read_npz(path: Path) -> Foreign:
+    """An array of words × layers × hidden beside the numbers of its layers and sentences, and its words."""
     with zipfile.ZipFile(path) as archive:
         _check_unpacked(path, (part.file_size for part in archive.infolist()))
     try:
         # opened here, because numpy leaves a file open that turns out to be no archive
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             layers, sentence, word = (file[key] for key in ("layers", "sentence", "word"))
-        array = _npy_outline(path)
+        with zipfile.ZipFile(path) as archive, archive.open("activations.npy") as file:
+            array = _npy_head(file)
+            size = archive.getinfo("activations.npy").file_size - file.tell()
     except KeyError as error:
         raise StoreError(
             f"{path} cannot be read ({error}); expected arrays 'activations' (words × layers × hidden), 'layers', "
             "'sentence' and 'word' (one per word)."
         ) from None
+    if math.prod(array.shape) * array.dtype.itemsize != size:
+        raise ValueError(f"{size:,} bytes are no array of shape {array.shape} of {array.dtype}")
     _check_arrays(path, array.shape, layers, sentence, word)
     stops = np.searchsorted(sentence, np.arange(sentence[-1] + 1), side="right")
     bounds = list(pairwise([0, *stops.tolist()]))
     longest = max(stop - start for start, stop in bounds) if array.by_words else len(sentence)
     words = [[str(w) for w in word[start:stop]] for start, stop in bounds]
     held = READ_BYTES * longest * math.prod(array.shape[1:])
-    rows = _npz_rows if array.by_words else _npz_whole
-    return Foreign(list(words), layers.tolist(), array.shape[2], held, lambda: rows(path, bounds))
+    return Foreign(list(words), layers.tolist(), array.shape[2], held, lambda: _npz_sentences(path, bounds))
 
 
 @dataclass(frozen=True)
@@ -245,15 +240,6 @@ class _ArrayOutline:
     dtype: np.dtype
 
 
-def _npy_outline(path: Path) -> _ArrayOutline:
-    with zipfile.ZipFile(path) as archive, archive.open("activations.npy") as file:
-        found = _npy_head(file)
-        size = archive.getinfo("activations.npy").file_size - file.tell()
-    if math.prod(found.shape) * found.dtype.itemsize != size:
-        raise ValueError(f"{size:,} bytes are no array of shape {found.shape} of {found.dtype}")
-    return found
-
-
 def _npy_head(file: Any) -> _ArrayOutline:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -261,18 +247,17 @@ def _npy_head(file: Any) -> _ArrayOutline:
     return _ArrayOutline(shape, not fortran, dtype)
 
 
-def _npz_rows(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray]:
-    """Sentence by sentence, as they lie in the file."""
+def _npz_sentences(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """Sentence by sentence, as they lie in the file, or from the whole array where they do not lie together."""
     with zipfile.ZipFile(path) as archive, archive.open("activations.npy") as file:
         head = _npy_head(file)
-        for start, stop in bounds:
-            shape = (stop - start, *head.shape[1:])
-            values = np.frombuffer(file.read(math.prod(shape) * head.dtype.itemsize), head.dtype)
-            yield _finite(path, "activations", values.reshape(shape))
-        file.read(1)  # at its end the archive compares the checksum
-
-
-def _npz_whole(path: Path, bounds: list[tuple[int, int]]) -> Iterator[np.ndarray]:
+        if head.by_words:
+            for start, stop in bounds:
+                shape = (stop - start, *head.shape[1:])
+                values = np.frombuffer(file.read(math.prod(shape) * head.dtype.itemsize), head.dtype)
+                yield _finite(path, "activations", values.reshape(shape))
+            file.read(1)  # at its end the archive compares the checksum
+            return
     with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         values = _finite(path, "activations", file["activations"])
     for start, stop in bounds:
@@ -302,7 +287,8 @@ def _check_arrays(path: Path, shape: tuple[int, ...], layers: Any, sentence: Any
         raise StoreError(f"{path} does not number its sentences and layers by whole numbers that ascend from 0.")
 
 
-def _read_arrow(path: Path) -> Foreign:
+def read_arrow(path: Path) -> Foreign:
+    """An Arrow file with a row per word; a sentence lies whole in one record batch."""
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as file:
@@ -323,15 +309,14 @@ def _read_arrow(path: Path) -> Foreign:
         words += [tokens[start:stop] for start, stop in _sentence_bounds(batch)]
     hidden = sizes.pop()
     held = READ_BYTES * largest * len(columns) * hidden
-    return Foreign(words, [int(c[6:]) for c in columns], hidden, held, lambda: _arrow_sentences(path, columns))
 
+    def stream() -> Iterator[np.ndarray]:
+        for batch in _arrow_batches(path, ["sentence", *columns]):
+            layers = [batch[c].flatten().to_numpy().reshape(batch.num_rows, -1) for c in columns]
+            for start, stop in _sentence_bounds(batch):
+                yield _finite(path, "layers", np.stack([layer[start:stop] for layer in layers], axis=1))
 
-def _arrow_sentences(path: Path, columns: list[str]) -> Iterator[np.ndarray]:
-    """Sentences of an Arrow file; a sentence lies whole in one record batch."""
-    for batch in _arrow_batches(path, ["sentence", *columns]):
-        layers = [batch[c].flatten().to_numpy().reshape(batch.num_rows, -1) for c in columns]
-        for start, stop in _sentence_bounds(batch):
-            yield _finite(path, "layers", np.stack([layer[start:stop] for layer in layers], axis=1))
+    return Foreign(words, [int(c[6:]) for c in columns], hidden, held, stream)
 
 
 def _arrow_batches(path: Path, columns: list[str]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from residuum.activations.extraction import Buffers, Extraction, Room
 from residuum.activations.settings import ReadingSettings
 from residuum.activations.store import Block, words_fingerprint
 from residuum.corpus import Corpus
+from residuum.errors import CorpusError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, only_first_layers, parse_layers
 
@@ -37,6 +38,8 @@ class LiveActivations:
         max_loss: float = 0.0,
     ) -> LiveActivations:
         """All words of a corpus in a model."""
+        if not corpus.n_words:
+            raise CorpusError(f"{corpus.name} holds no words; expected a sentence of one word or more.")
         settings = ReadingSettings(pooling=pooling, attention=attention)
         return cls(Extraction(model, corpus, parse_layers(layers, model.n_layers), settings), max_loss)
 
@@ -85,22 +88,15 @@ class LiveActivations:
         """What of the corpus' file was not read, and how often."""
         return dict(self.extraction.corpus.skipped)
 
-    @property
+    @cached_property
     def audit(self) -> Audit:
         """What becomes of the corpus' words; they are aligned for it once more, which is little beside the model."""
-        return self._audit
-
-    @cached_property
-    def _audit(self) -> Audit:
-        n, step = len(self.extraction.corpus), AUDITED
-        ranges = ((first, min(first + step, n)) for first in range(0, n, step))
-        found = (self._audit_of(a, self.extraction.align(self._aligner, a, b)) for a, b in ranges)
-        return sum(found, Audit())
-
-    def _audit_of(self, first: int, alignments: list[Alignment]) -> Audit:
-        corpus = self.extraction.corpus
-        audits = (Audit.of(a, corpus.sentences[i], corpus.ids[i]) for i, a in enumerate(alignments, start=first))
-        return sum(audits, Audit())
+        corpus, audit = self.extraction.corpus, Audit()
+        for first in range(0, len(corpus), AUDITED):
+            alignments = self.extraction.align(self._aligner, first, min(first + AUDITED, len(corpus)))
+            for i, alignment in enumerate(alignments, start=first):
+                audit += Audit.of(alignment, corpus.sentences[i], corpus.ids[i])
+        return audit
 
     def read(self, first: int, stop: int) -> Block:
         """All layers of sentences first … stop − 1."""

@@ -37,7 +37,10 @@ def word_segments(alignment: Alignment, window: int, pooling: str, first_row: in
 def sentence_segments(alignment: Alignment, window: int, position: str, cls_id: int | None, row: int) -> Segments:
     """The one row of a sentence: its [CLS], its last token, or the mean of its tokens; averaged over windows."""
     part = alignment.windows[window]
-    tokens = _sentence_tokens(part, position, cls_id)
+    if position == "cls":
+        tokens = np.array([part.ids.index(cls_id)] if cls_id in part.ids else [0])
+    else:
+        tokens = np.array([len(part.ids) - 1]) if position == "last" else part.content
     if position == "last":  # the last window alone has read all
         weight = float(window == len(alignment.windows) - 1)
     else:
@@ -92,14 +95,6 @@ def sentence_position(position: str, windows: list[Window], cls_id: int | None, 
     if cls_id is not None and any(cls_id in w.ids for w in windows):
         return "cls"
     return "last" if causal else "mean"
-
-
-def _sentence_tokens(window: Window, position: str, cls_id: int | None) -> Int[np.ndarray, " piece"]:
-    if position == "cls":
-        return np.array([window.ids.index(cls_id)] if cls_id in window.ids else [0])
-    if position == "last":
-        return np.array([len(window.ids) - 1])
-    return window.content
 
 
 def _ranges(start: Int[np.ndarray, " row"], lengths: Int[np.ndarray, " row"]) -> Int[np.ndarray, " piece"]:

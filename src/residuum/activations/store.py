@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -191,7 +190,9 @@ class ActivationStore:
         """Open a finished store in a folder, or at an address such as s3://bucket/acts; what is damaged is said."""
         here = local_path(path)
         if here is None:
-            return cls._fetched(str(path))
+            folder = fetch_versioned(str(path), "manifest.json")
+            fetch(str(path), "words.jsonl", folder)
+            return replace(cls.open(folder), address=str(path))
         path = here
         manifest = read_manifest(path)
         if not manifest.complete:
@@ -200,12 +201,6 @@ class ActivationStore:
                 f"{path} is unfinished ({done} of {len(manifest.shards)} shards); run the same extract command again."
             )
         return cls(path, manifest)
-
-    @classmethod
-    def _fetched(cls, address: str) -> ActivationStore:
-        folder = fetch_versioned(address, "manifest.json")
-        fetch(address, "words.jsonl", folder)
-        return replace(cls.open(folder), address=address)
 
     @property
     def layers(self) -> list[int]:
@@ -307,7 +302,13 @@ class ActivationStore:
     def array(self, layers: Sequence[int] | None = None) -> Float32[np.ndarray, "word layer hidden"]:
         """All rows of the wanted layers, memory-mapped from a file that is built on first use."""
         layers = self._known(layers)
-        path = self._cached_array(layers)
+        key = xxhash.xxh3_64_hexdigest(json.dumps([layers, [s.checksum for s in self.manifest.shards]]).encode())
+        path = self.path / f"array-{key}.npy"
+        try:
+            self._ensure_array(path, layers)
+        except StoreError:  # a folder that cannot be written
+            path = private_folder() / path.name
+            self._ensure_array(path, layers)
         return np.load(path, mmap_mode="r")
 
     def batches(
@@ -405,16 +406,21 @@ class ActivationStore:
         return [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
 
     def _tensors(self, index: int, names: list[str], rows: slice = slice(None)) -> list[np.ndarray]:
-        self._check_once(index)
+        if index not in self._checked:
+            self._check(index)
+            self._checked.add(index)
         file = shard_path(self.path, index)
         half = self.manifest.settings["dtype"] == "bfloat16"  # numpy has no such type
-        with _clear_shard_errors(file), safe_open(file, framework="pt" if half else "numpy") as tensors:
-            slices = [tensors.get_slice(name) for name in names]
-            for name, one in zip(names, slices, strict=True):
-                self._check_tensor(index, name, tuple(one.get_shape()), one.get_dtype())
-            if half:
-                return [one[rows].float().numpy() for one in slices]
-            return [one[rows].astype(np.float32, copy=False) for one in slices]
+        try:
+            with safe_open(file, framework="pt" if half else "numpy") as tensors:
+                slices = [tensors.get_slice(name) for name in names]
+                for name, one in zip(names, slices, strict=True):
+                    self._check_tensor(index, name, tuple(one.get_shape()), one.get_dtype())
+                if half:
+                    return [one[rows].float().numpy() for one in slices]
+                return [one[rows].astype(np.float32, copy=False) for one in slices]
+        except (SafetensorError, OSError) as error:
+            raise StoreError(f"{file} cannot be read ({error}). {REMEDY}") from None
 
     def _check_tensor(self, index: int, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """A tensor is of the shape and precision that the manifest says, before a value of it is used."""
@@ -431,11 +437,6 @@ class ActivationStore:
     @cached_property
     def _checked(self) -> set[int]:
         return set()
-
-    def _check_once(self, index: int) -> None:
-        if index not in self._checked:
-            self._check(index)
-            self._checked.add(index)
 
     def _check(self, index: int) -> None:
         """A shard that is cut short or altered is never read as right."""
@@ -476,48 +477,27 @@ class ActivationStore:
             raise SettingError(f"Neuron {neuron} does not exist: layer {layer} has neurons 0–{width - 1}.")
         return int(layer), int(index)
 
-    def _cached_array(self, layers: list[int]) -> Path:
-        """The file that `array` maps: in the store or, where that cannot be written, among temporary ones."""
-        key = xxhash.xxh3_64_hexdigest(json.dumps([layers, [s.checksum for s in self.manifest.shards]]).encode())
-        path = self.path / f"array-{key}.npy"
-        try:
-            self._ensure_array(path, layers)
-        except StoreError:
-            path = private_folder() / path.name
-            self._ensure_array(path, layers)
-        return path
-
     def _ensure_array(self, path: Path, layers: list[int]) -> None:
         """Build the file, unless it is there with the checksum that was noted when it was built."""
-        if path not in self._mapped:
-            if not is_as_noted(path):
-                self._build_array(path, layers)
-                note_checksum(path)
-            self._mapped.add(path)
+        if path in self._mapped:
+            return
+        if not is_as_noted(path):
+            shape = (self.n_rows, len(layers), self._common_width(layers))
+            with lone_file(path) as temporary:
+                array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
+                reserve_space(temporary)
+                row = 0
+                for block in self.batches(layers):
+                    array[row : row + len(block)] = block
+                    row += len(block)
+                array.flush()
+                del array
+            note_checksum(path)
+        self._mapped.add(path)
 
     @cached_property
     def _mapped(self) -> set[Path]:
         return set()
-
-    def _build_array(self, path: Path, layers: list[int]) -> None:
-        shape = (self.n_rows, len(layers), self._common_width(layers))
-        with lone_file(path) as temporary:
-            array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
-            reserve_space(temporary)
-            row = 0
-            for block in self.batches(layers):
-                array[row : row + len(block)] = block
-                row += len(block)
-            array.flush()
-            del array
-
-
-@contextmanager
-def _clear_shard_errors(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except (SafetensorError, OSError) as error:
-        raise StoreError(f"{file} cannot be read ({error}). {REMEDY}") from None
 
 
 def open_store(path: str | Path) -> ActivationStore:
@@ -562,7 +542,8 @@ class StoreWriter:
                 _clear(path)
         self.manifest = self._resume(manifest)
         if not (path / "manifest.json").exists():
-            _write_words(path, words)
+            with whole_file(path / "words.jsonl") as temporary, temporary.open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in words)
             write_json(path / "manifest.json", asdict(self.manifest))
         if self.manifest.complete:
             release_folder(path)
@@ -613,8 +594,10 @@ class StoreWriter:
 
 def write_shard(folder: Path, index: int, shard: Shard, tensors: Mapping[str, Any]) -> Shard:
     """Write one shard (torch tensors by name), and give what the manifest shall say of it."""
+    from safetensors.torch import save_file
+
     with whole_file(shard_path(folder, index)) as temporary:
-        _save(tensors, temporary)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
         return replace(shard, bytes=temporary.stat().st_size, checksum=checksum(temporary))
 
 
@@ -673,17 +656,6 @@ def check_same_words(stores: Sequence[Any]) -> None:
                 f"{' '.join(other.sentences[differing])[:60]!r} in the other"
             )
         raise StoreError(f"{first.name} and {other.name} are over different words: {found}. Use one corpus for both.")
-
-
-def _write_words(path: Path, words: Sequence[Mapping[str, Any]]) -> None:
-    with whole_file(path / "words.jsonl") as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in words)
-
-
-def _save(tensors: Mapping[str, Any], path: Path) -> None:
-    from safetensors.torch import save_file
-
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
 
 
 def _clear(path: Path) -> None:

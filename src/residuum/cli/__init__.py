@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -59,6 +60,7 @@ def main() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ["RUST_BACKTRACE"] = "0"  # of a panic in a tokenizer one line is enough
     signal.signal(signal.SIGINT, _interrupt)
+    hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         for word in sys.argv[1:]:  # half of the libraries that would read or write such names cannot
             if re.search("[\ud800-\udfff]", word):
@@ -66,7 +68,7 @@ def main() -> None:
         app()
     except ResiduumError as error:
         _fail(str(error))
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):  # the second is what libraries raise
         _fail("Interrupted. What was finished is kept; the same command goes on from there.")
     except MemoryError:
         _fail(_OUT_OF_MEMORY)
@@ -79,11 +81,27 @@ def main() -> None:
             raise
         _fail(_OUT_OF_MEMORY)
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
 
 
 def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGINT, _leave)
     raise Interrupted
+
+
+def _leave(*_: object) -> None:
+    """End at once at a second Ctrl-C; every file is whole or absent at any time."""
+    os._exit(1)
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C while Python tidies up an object is lost there with a traceback; it is sent again instead."""
+    if not isinstance(unraisable.exc_value, Interrupted | KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _fail(message: str) -> None:

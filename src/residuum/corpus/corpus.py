@@ -3,17 +3,22 @@
 import hashlib
 import html
 import json
+import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from residuum.errors import CorpusError, SettingError
+from residuum.settings import coerced, whole_number
 
 Span = tuple[int, int]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN = {str, int, bool, type(None)}
 SHOWN = 200  # characters of a cell in a notebook
 
 
@@ -63,14 +68,15 @@ def split_indices(n: int, sizes: Sequence[float], seed: int = 0) -> list[list[in
     """
     counts = _counts(n, sizes)
     # Python promises that random() never changes for a seed; it does not promise that of shuffle().
-    draw = Random(seed)
+    draw = Random(whole_number("seed", seed))
     order = sorted(range(n), key=lambda _: draw.random())
     bounds = accumulate(counts, initial=0)
     return [sorted(order[start:end]) for start, end in pairwise(bounds)]
 
 
 def _counts(n: int, sizes: Sequence[float]) -> list[int]:
-    if not sizes or any(isinstance(size, bool) or not size > 0 for size in sizes):
+    sizes = coerced(sizes, Any)
+    if not len(sizes) or any(isinstance(size, bool) or not size > 0 for size in sizes):
         raise SettingError(f"sizes are {list(sizes)}; expected positive numbers, such as [900, 100] or [0.9, 0.1].")
     whole = [isinstance(size, int) for size in sizes]
     if not all(whole) and any(whole):
@@ -126,8 +132,14 @@ class Corpus:
     choices: list[list[str]] | None = None
 
     def __post_init__(self) -> None:
-        if not self.ids:
-            object.__setattr__(self, "ids", [str(number) for number in range(1, len(self.sentences) + 1)])
+        for name, kind in (("sentences", "words"), ("pairs", "words"), ("choices", "texts")):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, plain_rows(getattr(self, name), f"{self.name}, {name}", kind))
+        ids = [str(given) for given in self.ids] or [str(n) for n in range(1, len(self.sentences) + 1)]
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "labels", {name: _plain_labels(rows, 2) for name, rows in self.labels.items()})
+        sentence_labels = {name: _plain_labels(rows, 1) for name, rows in self.sentence_labels.items()}
+        object.__setattr__(self, "sentence_labels", sentence_labels)
         lengths = {"ids": len(self.ids)} | {name: len(rows) for name, rows in self.labels.items()}
         lengths |= {name: len(rows) for name, rows in self.sentence_labels.items()}
         if self.pairs is not None:
@@ -231,9 +243,7 @@ class Corpus:
 
     def limit(self, n: int) -> "Corpus":
         """The first `n` sentences, or all if there are fewer."""
-        if n < 1:
-            raise SettingError(f"limit is {n}; expected at least 1 sentence.")
-        return self.select(range(min(n, len(self))))
+        return self.select(range(min(whole_number("limit", n, at_least=1), len(self))))
 
     def split(self, sizes: Sequence[float], seed: int = 0) -> "list[Corpus]":
         """Disjoint random parts by `split_indices`: equal for every corpus with as many sentences."""
@@ -260,6 +270,49 @@ class Corpus:
         ]
         body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
         return f"<p>{html.escape(repr(self))}</p><table><tr>{_cells(heads, 'th')}</tr>{body}</table>"
+
+
+def plain_rows(rows: Any, where: str, kind: str = "words") -> list[list[str]]:
+    """Lists of texts from whatever holds them (tuples, arrays, generators); what is no text is named by its place."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise CorpusError(f"{where}: found {repr(rows)[:60]}; expected a list of {kind} per sentence.")
+    plain = list(rows)
+    for number, row in enumerate(plain):
+        if type(row) is not list or set(map(type, row)) - {str} or not _is_unicode(row):
+            plain[number] = _plain_row(row, f"{where}, number {number + 1}", kind)
+    return plain
+
+
+def _plain_row(row: Any, where: str, kind: str) -> list[str]:
+    if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
+        raise CorpusError(f"{where}: found {repr(row)[:60]}; expected a list of {kind}.")
+    row = list(row)
+    for text in row:
+        if not isinstance(text, str):
+            raise CorpusError(f"{where}: found {repr(text)[:60]} among its {kind}; expected text.")
+    if not _is_unicode(row):
+        raise CorpusError(f"{where}: found half a surrogate pair in {ascii(row)[:60]}; expected Unicode text.")
+    return list(map(str, row))  # numpy's texts become plain ones
+
+
+def _is_unicode(texts: Sequence[str]) -> bool:
+    """Whether texts can be written; a lone surrogate, which only programs make, cannot."""
+    joined = "".join(texts)
+    return joined.isascii() or not _SURROGATE.search(joined)
+
+
+def _plain_labels(rows: Any, depth: int) -> Any:
+    """Labels as plain values in lists, from lists, tuples, arrays or columns; NaN stands for none."""
+    if type(rows) is list and depth == 2 and all(type(row) is list for row in rows):
+        first = next(filter(None, rows), [])  # of lists only the first is looked at: a treebank has dozens of them
+        return rows if not set(map(type, first)) - _PLAIN else [_plain_labels(row, 1) for row in rows]
+    if type(rows) is list and depth == 1 and not set(map(type, rows)) - _PLAIN:
+        return rows
+    values = list(getattr(rows, "tolist", lambda: rows)())
+    if depth == 2:
+        return [_plain_labels(row, 1) for row in values]
+    values = [value.item() if type(value).__module__ == "numpy" else value for value in values]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def _listed(names: Iterable[str], at_most: int | None = None) -> str:

@@ -15,6 +15,7 @@ from residuum.corpus.records import corpus_of_table, has_parts, known_text_colum
 from residuum.corpus.tables import TABLES
 from residuum.corpus.text_files import first_lines, is_hub_name, read_lines
 from residuum.errors import CorpusError, SettingError
+from residuum.settings import whole_number
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -58,6 +59,7 @@ def read_corpus(
     columns, and `header` says whether the first line names them, where the file does not tell. A column `part`
     (train, dev, test; SentEval's tr, va, te) makes one file a corpus of splits.
     """
+    limit = None if limit is None else whole_number("limit", limit, at_least=1)
     options = Options(limit, spacing, text, pair, label, columns, regression, on_error, delimiter, header)
     if format is not None and format not in FORMATS:
         raise SettingError(f"format is {format!r}; expected one of {', '.join(FORMATS)}.")

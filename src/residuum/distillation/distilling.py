@@ -88,7 +88,8 @@ def estimate(settings: DistillSettings) -> DistillationPlan:
     from residuum.distillation.preparation import prepare
     from residuum.distillation.students import parameter_counts
     from residuum.maths.losses import drawn
-    from residuum.training import evaluating, rehearse, training_step
+    from residuum.models.loading import evaluating
+    from residuum.training import rehearse, training_step
 
     prepared = prepare(replace(settings, teacher_cache=None))  # the cache would be written
     teacher, training = prepared.teacher.model, training_settings(settings)

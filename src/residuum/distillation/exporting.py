@@ -15,7 +15,7 @@ from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import Prepared
 from residuum.distillation.steps import Student
 from residuum.distillation.students import parameter_counts
-from residuum.models.cards import front_matter
+from residuum.models.cards import front_matter, plain
 from residuum.models.onnx_graphs import write_graph
 from residuum.models.surgery import save_whole
 from residuum.storage.files import whole_file
@@ -106,7 +106,7 @@ def card(
     return CARD.format(
         matter=front_matter(folder, settings.teacher, languages=student.languages, datasets=hub, tags=["distillation"]),
         name=student.name,
-        teacher=Path(settings.teacher).name,
+        teacher=plain(Path(settings.teacher).name),
         languages=", ".join(student.languages),
         loader="AutoModel" if student.model.head is None else heads[student.model.causal],
         parameters=parameters,
@@ -125,8 +125,8 @@ def card(
         steps=settings.optimiser.steps,
         batch_size=settings.text.batch_size,
         temperature=prepared.objective.temperature,
-        data="\n".join(f"- {language}: {texts[language]}" for language in student.languages),
-        scores="\n".join(f"- {name}: {value}" for name, value in own.items()) or "None were measured.",
+        data="\n".join(f"- {language}: {plain(texts[language])}" for language in student.languages),
+        scores="\n".join(f"- {plain(name)}: {value}" for name, value in own.items()) or "None were measured.",
     )
 
 

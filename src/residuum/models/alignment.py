@@ -126,7 +126,7 @@ class Aligner:
             self.backend.enable_truncation(self.window, stride=self.stride)
         aligned: list[Alignment] = []
         for run in _runs(texts):
-            with clear_panics():
+            with clear_panics(bare=True):
                 encodings = [[first, *first.overflowing] for first in self.backend.encode_batch(list(texts[run]))]
             places = _word_places(encodings, spans[run])
             aligned += [
@@ -139,7 +139,8 @@ class Aligner:
         """About what a text takes while it is aligned, by the tokens of its beginning."""
         self.backend.no_truncation()
         beginning = text[:SAMPLED]
-        tokens = len(self.backend.encode(beginning)) * len(text) / max(len(beginning), 1)
+        with clear_panics(bare=True):
+            tokens = len(self.backend.encode(beginning)) * len(text) / max(len(beginning), 1)
         return int(tokens * ENCODED_BYTES)
 
     def align_pairs(self, texts: Sequence[str], pairs: Sequence[str]) -> list[Alignment]:
@@ -147,7 +148,7 @@ class Aligner:
         self.backend.no_truncation()
         if self.window is not None:
             self.backend.enable_truncation(self.window, strategy="longest_first")
-        with clear_panics():
+        with clear_panics(bare=True):
             encodings = self.backend.encode_batch(list(zip(texts, pairs, strict=True)))
         return [
             self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)

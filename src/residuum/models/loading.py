@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from residuum.costs import Cost, CostStep, size, within
 from residuum.errors import ModelError, ResiduumError, SettingError, clear_panics
+from residuum.settings import LAYERS, layer_numbers, whole_number
 from residuum.storage.notebook import facts_html, quiet_libraries
 from residuum.storage.tensors import stored_bytes, stored_kinds, stored_weights
 
@@ -39,6 +40,20 @@ PRECISIONS = ("float32", "auto", "bfloat16", "float16")
 MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
 WEIGHT_BYTES = 4  # a weight is read as float32 unless another precision is chosen
+
+
+@contextmanager
+def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Eval mode without gradients; afterwards every submodule is back in its previous mode."""
+    modes = [part for module in modules for part in module.modules() if part.training]
+    for part in modes:
+        part.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part in modes:
+            part.training = True
 
 
 @dataclass(frozen=True)
@@ -132,8 +147,9 @@ class Model:
 
     @torch.inference_mode()
     def read(self, batch: Batch, layers: Sequence[int], attention: bool = False) -> Reading:
-        """Run the network on a padded batch and return the wanted layers."""
-        return self.reader(self.module, batch, layers, attention)
+        """Run the network on a padded batch, in eval mode for as long as that takes, and return the wanted layers."""
+        with evaluating([self.module]):
+            return self.reader(self.module, batch, layers, attention)
 
     def __repr__(self) -> str:
         twin = ", random weights" if self.random_init else ""
@@ -176,6 +192,7 @@ def load_model(
     puts them on all GPUs, the CPU (at most `max_memory` there) and the disk. `device="meta"` loads no weights: such a
     model knows its layers and its size, for a plan, and cannot be run.
     """
+    seed, layers = whole_number("seed", seed), None if layers is None else whole_number("layers", layers)
     options: dict[str, Any] = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code}
     options |= {} if random_init else placement(device, max_memory)
     if "device_map" not in options and device != "meta":
@@ -194,6 +211,7 @@ def load_model(
         model = first_layers(model, layers)
     if not hasattr(module, "hf_device_map") and device != "meta":
         model.module.to(resolve_device(device))
+    model.module.eval()
     place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
     origin = Origin(
         place,
@@ -240,13 +258,15 @@ def check_weights(models: Sequence[str | Path], max_memory: int | None, precisio
 def from_transformers(
     module: nn.Module, tokenizer: PreTrainedTokenizerBase, *, name: str = "model", attention: bool = False
 ) -> Model:
-    """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs."""
+    """Wrap a transformers model that is already in memory; heads are dropped, encoders are taken out of pairs.
+
+    The network stays in the mode that it has, training or not; it is read in eval mode.
+    """
     module = getattr(module, "base_model", module)
     config: Any = module.config
     causal = not config.is_encoder_decoder and is_causal(module)
     if config.is_encoder_decoder and hasattr(module, "get_encoder"):
         module = module.get_encoder()  # pyright: ignore[reportCallIssue]
-    module.eval()
     if attention:
         module.set_attn_implementation("eager")  # pyright: ignore[reportCallIssue]
     n_layers, reader = _count_and_reader(module)
@@ -284,9 +304,9 @@ def from_module(
                 f"No submodule {layer!r} in {type(module).__name__}; it has {', '.join(filter(None, modules))}."
             )
     pads = "attention_mask" in inspect.signature(module.forward).parameters
-    module.eval()
     reader = _hooked_reader(tuple(layers), pads)
-    probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
+    with evaluating([module]):
+        probe = reader(module, probe_batch(module, tokenizer), range(len(layers)), False)
     return Model(
         name=name,
         module=module,
@@ -302,7 +322,8 @@ def from_module(
 
 def first_layers(model: Model, k: int) -> Model:
     """Keep blocks 1 … k for good; layers 0 … k stay what they were in the whole model."""
-    if not 0 <= k <= model.n_layers:
+    k = whole_number("layers", k)
+    if k > model.n_layers:
         raise SettingError(f"Cannot keep the first {k} layers of {model.name}: it has {model.n_layers}.")
     if k == model.n_layers:
         return model
@@ -332,10 +353,11 @@ def only_first_layers(model: Model, k: int) -> Iterator[Model]:
 
 def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
     """Turn `all`, `0,4-6` or `last` into layer numbers of a model with `n_layers` blocks."""
-    if isinstance(text, int):
-        wanted = [text]
-    elif not isinstance(text, str):
-        wanted = list(text)
+    if not isinstance(text, str):
+        try:
+            wanted = list(layer_numbers(text))
+        except (TypeError, ValueError):
+            raise SettingError(f"layers is {text!r}; expected {LAYERS}.") from None
     elif text == "all":
         wanted = list(range(n_layers + 1))
     elif text == "last":
@@ -609,11 +631,8 @@ def is_causal(module: nn.Module) -> bool:
         return any(getattr(part, "is_causal", False) for part in module.modules())
     changed = dict(batch, input_ids=batch["input_ids"].clone())
     changed["input_ids"][:, -1] += 1
-    was_training = module.training
-    module.eval()
-    with torch.inference_mode():
+    with evaluating([module]):
         first, second = (module(**b).last_hidden_state[:, : size - 1] for b in (batch, changed))
-    module.train(was_training)
     return torch.allclose(first, second, atol=1e-6)
 
 
@@ -698,7 +717,7 @@ def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
     batch = probe_batch(module)
     if batch["input_ids"].is_meta:  # nothing can be compared
         return module.config.num_hidden_layers, _read_transformer  # pyright: ignore[reportReturnType, reportAttributeAccessIssue]
-    with torch.inference_mode():
+    with evaluating([module]), torch.inference_mode():
         states = _states(module(**batch, **_uncached(module), output_hidden_states=True))
         n_layers, blocks = len(states) - 1, None
         if getattr(module.config, "num_hidden_layers", None) == n_layers > 0:

@@ -42,6 +42,10 @@ from residuum.settings import command, named_source
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 RESAMPLES, INTERVAL = 1000, (0.025, 0.975)
+NOT_PARALLEL = (
+    "Warning: the treebanks hold different sentences, so differences between languages are also differences between "
+    "texts; there are no held-out translations, and held_out is blank."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +95,8 @@ class LanguageProbing(Result):
             f"{row['high']:.3f}], baseline {baselines[row['language']]:.3f}"
             for row in sorted(rows, key=lambda row: (row["family"], row["language"]))
         ]
-        return "\n".join([*lines, self.run.summary["answer"], f"Next: {self.run.summary['next']}"])
+        warnings = self.run.summary.get("warnings", [])
+        return "\n".join([*lines, *warnings, self.run.summary["answer"], f"Next: {self.run.summary['next']}"])
 
 
 @command(ProbeLanguagesSettings)
@@ -101,9 +106,10 @@ def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
     Probes learn from the training share of `source` (by default the first treebank) and are tested on all sentences of
     every other language, and on the held-out ones. Neurons are clustered on the source's training sentences; the
     representatives of each threshold are kept in every language. Each model reads each treebank once. The treebanks
-    hold the same sentences unless `parallel` is False. `families` names the families of languages that the package does
-    not know. Each model is compared with its teacher (`teachers` maps student to teacher; by default the first model
-    is the teacher of all others). `random_twin` also tests all neurons of each model with random weights in every
+    hold the same sentences unless `parallel` is False; then `held_out` is blank outside the source language, and the
+    run warns that differences between languages are also those of their texts. `families` names the families of
+    languages that the package does not know. Only the students that `teachers` declares (student to teacher) are
+    compared with their teachers. `random_twin` also tests all neurons of each model with random weights in every
     language, which doubles the readings.
     """
     task, out = named_task(settings.task), settings.out
@@ -112,7 +118,7 @@ def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
     treebanks = read_treebanks(settings.corpora, task, **options, **settings.table)
     with activations_folder(settings.activations, out) as folder, settings.opened_engine() as engine:
         stores, twins = _read_models(settings, treebanks, task, folder, engine)
-        teachers = dict(settings.teachers) or dict.fromkeys(list(stores)[1:], next(iter(stores)))
+        teachers = dict(settings.teachers)
         if unknown := [name for pair in teachers.items() for name in pair if name not in stores]:
             raise SettingError(f"There is no model {unknown[0]} to compare; the models are {', '.join(stores)}.")
         config = {
@@ -331,7 +337,7 @@ class _Probing:
                     **columns,
                     "random_twin": random.get(language, np.nan),
                     "held_out": float(np.mean([d.correct[held_out].mean() for d in details]))
-                    if held_out.any()
+                    if held_out.any() and (self.treebanks.parallel or language == self.treebanks.source)
                     else np.nan,
                     "words": len(test),
                     "unseen": details[0].n_unseen,
@@ -372,6 +378,7 @@ class _Probing:
         twin = float(abroad["random_twin"].mean())
         return {
             **summary,
+            **({} if self.treebanks.parallel else {"warnings": [NOT_PARALLEL]}),
             **({} if np.isnan(twin) else {"mean accuracy of random twins abroad": twin}),
             "answer": self._answer(whole, tables["baselines"], tables["students"]),
             "next": "residuum distill CONFIG --out OUT (a student of the languages that you need)",

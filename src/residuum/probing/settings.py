@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
 from residuum.settings import (
+    LAYERS,
     Activations,
     Argument,
     Device,
@@ -25,6 +26,7 @@ from residuum.settings import (
     Split,
     TableReading,
     TaskReading,
+    layer_numbers,
 )
 
 if TYPE_CHECKING:
@@ -262,7 +264,9 @@ class AblateSettings(Execution, TaskReading, ProbeTraining):
     ] = ()
     shares: Shares = (0.05,)
     by: By = "forward"
-    within: Annotated[Any, Option("Layers whose neurons are ranked: all, last or numbers such as 0-3")] = "all"
+    within: Annotated[Any, Option(f"Layers whose neurons are ranked: {LAYERS}", expects=LAYERS, form=layer_numbers)] = (
+        "all"
+    )
     how: Annotated[
         Literal["zero", "mean", "keep"],
         Option("Set neurons to zero, to their means, or keep them and zero the others of their layers"),
@@ -351,7 +355,7 @@ class ProbeLanguagesSettings(Execution, TableReading, ProbeTraining):
     ] = field(default_factory=dict)
     teachers: Annotated[
         Mapping[str, str],
-        Option("STUDENT=TEACHER,… [the first model is the teacher of all others]", "model", identity=False),
+        Option("Distilled models and their teachers: STUDENT=TEACHER,…", "model", identity=False),
     ] = field(default_factory=dict)
     random_twin: Annotated[
         bool, Option("Probe the models with random weights too; they read all treebanks again", "model", identity=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -233,6 +233,45 @@ def value_map(table: pd.DataFrame, *, x: str, y: str, colours: str) -> go.Figure
         "coloraxis": {"colorscale": "Viridis", "colorbar": bar},
     }
     return go.Figure([trace], layout)
+
+
+def chart_grid(charts: Mapping[str, go.Figure], *, columns: int = 2) -> go.Figure:
+    """Charts of the same kind side by side under their names, with one legend and one range of colours."""
+    if len(charts) == 1:
+        return next(iter(charts.values()))
+    n_rows = -(-len(charts) // columns)
+    layout: dict[str, Any] = {"template": "none", "hovermode": "closest", "annotations": []}
+    traces, named, height = [], set(), 0.0
+    for place, (name, chart) in enumerate(charts.items()):
+        parts = chart.to_plotly_json()
+        number = "" if place == 0 else str(place + 1)
+        row, column = divmod(place, columns)
+        left, right = column / columns + 0.03, (column + 1) / columns - 0.03
+        bottom, top = 1 - (row + 1) / n_rows + 0.12 / n_rows, 1 - row / n_rows - 0.1 / n_rows
+        for trace in parts["data"]:
+            label = trace.get("name")
+            traces.append({**trace, "xaxis": f"x{number}", "yaxis": f"y{number}"})
+            if label is not None:
+                traces[-1] |= {"legendgroup": label, "showlegend": trace.get("showlegend", label not in named)}
+                named.add(label)
+        for letter, other, domain in (("x", "y", (left, right)), ("y", "x", (bottom, top))):
+            layout[f"{letter}axis{number}"] = {
+                **parts["layout"].get(f"{letter}axis", {}), "domain": list(domain), "anchor": f"{other}{number}",
+            }  # fmt: skip
+        title = {
+            "text": plain(shortened(name, 2 * LABEL_LENGTH)),
+            "x": (left + right) / 2,
+            "y": top,
+            "yanchor": "bottom",
+            "xanchor": "center",
+        }
+        if column:
+            layout[f"yaxis{number}"].pop("title", None)  # the first chart of the row says it
+        layout["annotations"].append({**title, "xref": "paper", "yref": "paper", "showarrow": False})
+        layout |= {key: parts["layout"][key] for key in ("coloraxis", "barmode", "legend") if key in parts["layout"]}
+        height = max(height, parts["layout"].get("height", 420) * 0.8)
+    layout |= {"height": 80 + height * n_rows, "margin": {**MARGIN, "b": 80}, "showlegend": len(named) > 1}
+    return go.Figure(traces, layout)
 
 
 def stacked_bars(frame: pd.DataFrame, x: str, y: str, by: str, *, x_title: str, y_title: str) -> go.Figure:

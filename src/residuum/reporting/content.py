@@ -104,7 +104,10 @@ class Card:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """All that the page shows of one run. A command gives the first six fields; `build_section` adds the others."""
+    """All that the page shows of one run. A command gives the first six fields; `build_section` adds the others.
+
+    Tables that a command gives are only captions of tables that are named in no `TableSpec`.
+    """
 
     title: str
     facts: Mapping[str, Any]  # the few numbers in large type; None is left out
@@ -148,6 +151,7 @@ def build_section(run: Run, source: str, describe: Callable[[Run], Section], spe
     panels = (replace(panel, views=tuple(v for v in panel.views if has_marks(v.figure))) for panel in own.panels)
     names = [*(name for name in specs if name in run.tables), *(name for name in run.tables if name not in needed)]
     names += [AUDIT] if AUDIT in run.tables else []
+    captions = {name: spec.caption for name, spec in needed.items()} | {one.name: one.caption for one in own.tables}
     said = [Finding("Answer", str(run.summary["answer"]))] if run.summary.get("answer") else []
     warnings = [capital(str(text).removeprefix("Warning: ")) for text in run.summary.get("warnings", [])]
     told = [*said, *own.findings]
@@ -164,9 +168,7 @@ def build_section(run: Run, source: str, describe: Callable[[Run], Section], spe
         cards=tuple(own.cards),
         command=run.command,
         source=source,
-        tables=tuple(
-            SectionTable(name, run.tables[name], needed[name].caption if name in needed else "") for name in names
-        ),
+        tables=tuple(SectionTable(name, run.tables[name], captions.get(name, "")) for name in names),
         config=run.config,
         environment=run.environment,
     )

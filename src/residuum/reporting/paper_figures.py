@@ -46,6 +46,9 @@ def paper_figure(figure: go.Figure) -> Figure:
     matplotlib = _matplotlib()
     parts = figure.to_plotly_json()
     traces, layout = parts["data"], parts["layout"]
+    if "xaxis2" in layout:
+        with matplotlib.rc_context(STYLE):
+            return _chart_grid(traces, layout)
     maps = [trace for trace in traces if trace["type"] == "heatmap"]
     height = WIDTH * RATIO
     if maps:
@@ -63,6 +66,37 @@ def paper_figure(figure: go.Figure) -> Figure:
         if maps:
             bar = maps[0].get("colorbar") or layout.get("coloraxis", {}).get("colorbar", {})
             drawn.colorbar(axes.collections[0], ax=axes, label=_title(bar) or _title(layout), shrink=0.8, pad=0.02)
+    return drawn
+
+
+def _chart_grid(traces: list[Part], layout: Part) -> Figure:
+    """Charts side by side, as `chart_grid` arranges them: two in a row, their names above, one legend below."""
+    from matplotlib.figure import Figure
+
+    numbers = [key.removeprefix("xaxis") for key in layout if key.startswith("xaxis")]
+    n_rows = -(-len(numbers) // 2)
+    drawn = Figure(figsize=(WIDTH, 1.9 * n_rows + 0.4), layout="constrained")
+    places = drawn.subplots(n_rows, 2, squeeze=False).ravel().tolist()
+    handles: dict[str, Any] = {}
+    for axes, number, name in zip(places, numbers, layout["annotations"], strict=False):
+        own = {
+            "xaxis": layout[f"xaxis{number}"],
+            "yaxis": layout[f"yaxis{number}"],
+            "coloraxis": layout.get("coloraxis", {}),
+        }
+        for trace in traces:
+            if trace["xaxis"] == f"x{number}":
+                DRAW[trace["type"]](axes, trace, own)
+        _dress(drawn, axes, axes, own)
+        axes.set_title(_text(name["text"]))
+        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True) if label}
+    for axes in places[len(numbers) :]:
+        axes.set_axis_off()
+    if len(handles) > 1:
+        drawn.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3)
+    if maps := [axes for axes in places if axes.collections and "coloraxis" in layout]:
+        bar = layout["coloraxis"].get("colorbar", {})
+        drawn.colorbar(maps[0].collections[0], ax=maps, label=_title(bar), shrink=0.8, pad=0.02)
     return drawn
 
 

@@ -10,8 +10,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reporting.charts import frame_dots, interval_chart
-from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, records, views_by
+from residuum.reporting.charts import (
+    chart_grid,
+    frame_dots,
+    interval_chart,
+    line_chart,
+    lines,
+    square,
+    stacked_bars,
+    value_map,
+    word_picture,
+)
+from residuum.reporting.content import Finding, Panel, Row, Section, SectionTable, TableSpec, View, records, views_by
+from residuum.reporting.similarity import heatmap
 from residuum.reporting.wording import CONFIDENCE, count, listed
 from residuum.storage.results import Run
 
@@ -32,8 +43,9 @@ STUDY_TABLES = {
         "that were dropped before training or not trained. majority is the accuracy of the majority label."
     ),
     "exhibits": TableSpec(
-        "The paper's tables and figures in order, and the step and table that hold ours.",
-        "document, shows, step, command, table, rows",
+        "The document's tables and figures in order. `table` names ours, with CSV and parquet in the folder; one "
+        "without rows cannot be made from these models, data or steps.",
+        "document, shows, table, rows, steps, shape, x, y, by, panel",
     ),
     "steps": TableSpec("What was run, in order; each step has a folder of that name.", "step, title, command, seconds"),
 }
@@ -43,6 +55,7 @@ ROW_TABLES = {
         "row, score, subject, value, parameters",
     )
 }
+AXES = {"layer_a": "layer", "layer_b": "layer", "value": "CKA", "redundant": "redundant (1)"}  # columns, for people
 LOWER_IS_BETTER = ("perplexity",)
 VERDICTS = {
     "holds": ("holds", "hold"),
@@ -82,6 +95,11 @@ def study_section(run: Run) -> Section:
         findings=findings,
         panels=_study_panels(run),
         label=str(run.config["study"]),
+        tables=tuple(
+            SectionTable(row["table"], run.tables[row["table"]], f"{row['document']}: {row['shows']}.")
+            for row in records(run.tables["exhibits"])
+            if row["table"] in run.tables
+        ),
     )
 
 
@@ -100,6 +118,57 @@ def _counts_text(verdicts: Counter[str]) -> str:
     names = [*VERDICTS, *(name for name in verdicts if name not in VERDICTS)]
     numbers = {name: verdicts[name] for name in names if verdicts[name]}
     return listed([f"{n} {VERDICTS.get(name, (name, name))[n != 1]}" for name, n in numbers.items()])
+
+
+def exhibit_panels(run: Run) -> Iterator[Panel]:
+    """Every figure of the document under its own number, drawn from its table."""
+    for row in records(run.tables["exhibits"]):
+        if not row["shape"] or row["table"] not in run.tables:
+            continue
+        frame = run.tables[row["table"]]
+        own = tuple(filter(None, str(row["panel"]).split(",")))
+        title = f"{row['document']}: {row['shows']}"
+        if row["shape"] == "heatmaps":
+            groups = frame.groupby([name for name in ("model", "measure") if name in frame], sort=False)
+            views = [(_key_text(key, " "), rows, heatmap(rows, str(rows["measure"].iloc[0]))) for key, rows in groups]
+        elif row["shape"] == "words":
+            views = [("cluster", frame, word_picture(frame))]
+        else:
+            views = _grids(frame, row, own)
+        named = [name.removeprefix("step ") for name in own if name != "panel"]
+        caption = f"One panel per {' and '.join(named)}." if named else "All models." if not own else ""
+        drawn = tuple(View(key, key, figure, row["table"], points=rows) for key, rows, figure in views)
+        yield Panel(title, caption, drawn, choice="View", shape="square" if row["shape"] == "heatmaps" else "wide")
+
+
+def _grids(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> list[tuple[str, pd.DataFrame, go.Figure]]:
+    """One grid of charts; one per value of the first panel column where there are several, such as model and family."""
+    if len(panels) > 1:
+        groups = frame.groupby(panels[0], sort=False)
+        return [(str(key), rows, _grid(rows, row, panels[1:])) for key, rows in groups]
+    return [("all", frame, _grid(frame, row, panels))]
+
+
+def _grid(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> go.Figure:
+    """The charts of a figure side by side, one per value of the panel columns."""
+    groups = frame.groupby(list(panels), sort=False) if panels else [((), frame)]
+    return chart_grid({_key_text(key): _chart(rows, row) for key, rows in groups})
+
+
+def _key_text(key: object, joint: str = ", ") -> str:
+    """The values of a group as one name."""
+    return joint.join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _chart(rows: pd.DataFrame, row: Row) -> go.Figure:
+    x, y, by = str(row["x"]), str(row["y"]), str(row["by"])
+    if row["shape"] == "maps":
+        return value_map(square(rows, y, x, by), x=AXES.get(x, x), y=AXES.get(y, y), colours=AXES.get(by, by))
+    if row["shape"] == "bars":
+        return stacked_bars(rows, x, y, by, x_title=x, y_title=y)
+    if not pd.api.types.is_numeric_dtype(rows[x]):
+        return frame_dots(rows, [f"{name}, {place}" for name, place in zip(rows[by], rows[x], strict=True)], y, x=y)
+    return line_chart(lines(rows, x, y, by), x=x, y=y)
 
 
 def _study_panels(run: Run) -> Iterator[Panel]:
@@ -139,6 +208,7 @@ def _study_panels(run: Run) -> Iterator[Panel]:
             views_by("task", run.tables["trained"], "trained", trained, prefix="task "),
             choice="Task",
         )
+    yield from exhibit_panels(run)
 
 
 def distillation_rows_section(run: Run) -> Section:

@@ -83,7 +83,8 @@ def _bare_clause(
         return None
     verb = lexicon.verbs()[draw.of(words.verbs[frame])]
     chosen = _tense(draw, verb.aspect[0], tense)
-    if chosen is None or not _may_act(source, subject, verb):
+    # Whether a subject that another verb has may be that of this verb.
+    if chosen is None or not all(_is_among(source.words, entity, verb.subject) for entity in subject):
         return None
     subject = subject or participants.subject(draw, words, verb.subject, free)
     objects = _objects(source, verb, negated, free) if frame in "td" else ()
@@ -109,11 +110,6 @@ def _objects(source: MeaningSource, verb: Verb, negated: bool, free: Freedom) ->
         if second is not None and first.number == "sg" and not first.possessor:
             return first, second
     return (first,)
-
-
-def _may_act(source: MeaningSource, subject: tuple[Entity, ...], verb: Verb) -> bool:
-    """Whether a subject that another verb has may be that of this verb."""
-    return all(_is_among(source.words, entity, verb.subject) for entity in subject)
 
 
 def _is_among(words: SplitVocabulary, entity: Entity, tags: tuple[str, ...]) -> bool:
@@ -163,7 +159,8 @@ def is_sensible(clause: Clause) -> bool:
         return False
     if any(_UNFIT.get(clause.predicate) in entity.adjectives for entity in clause.object):
         return False
-    if clause.recipient and clause.recipient.kind == "name" and _has_named_owner(clause.object[0]):
+    owner = clause.object[0].possessor if clause.object else None
+    if clause.recipient and clause.recipient.kind == "name" and owner is not None and owner.kind == "name":
         return False
     own = [*clause.subject, *clause.object]
     own += [entity for entity in (clause.recipient, clause.ground, clause.companion, clause.beneficiary) if entity]
@@ -173,10 +170,6 @@ def is_sensible(clause: Clause) -> bool:
     if pronouns and clause.object and "@na" in lexicon.verbs()[clause.predicate].sw:
         return clause.object[0].kind != "pronoun"
     return len(set(lexemes)) == len(lexemes) and not {"i", "we"} <= set(pronouns)
-
-
-def _has_named_owner(entity: Entity) -> bool:
-    return entity.possessor is not None and entity.possessor.kind == "name"
 
 
 def _leaves_open_which(predicate: str, entity: Entity) -> bool:
@@ -274,23 +267,31 @@ def sample_shared(source: MeaningSource) -> Meaning:
 def _may_follow_motion(clause: Clause) -> bool:
     """Whether it is something to do where one has come to: no state, not waking up, nothing of another place."""
     verb = lexicon.verbs()[clause.predicate]
-    at_place = any(entity.lexeme in lexicon.places() or _is_city(entity) for entity in clause.object)
+    at_place = any(
+        entity.lexeme in lexicon.places() or (entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC")
+        for entity in clause.object
+    )
     return not (verb.is_stative or verb.key == "wake_up" or at_place or "sea" in verb.place)
-
-
-def _is_city(entity: Entity) -> bool:
-    return entity.kind == "name" and lexicon.names()[entity.lexeme].type == "LOC"
 
 
 def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) -> Clause | None:
     """The clause with a relative clause at its subject, or at its object if nothing else follows there."""
-    draw = source.draw
+    draw, verb = source.draw, lexicon.verbs().get(clause.predicate)
     roles = ["subject"]
-    if clause.object and _may_end_in_relative(clause):
+    after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
+    # An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it.
+    if (
+        clause.object
+        and verb
+        and clause.tense != "future"
+        and not clause.negated
+        and "~" not in verb.de
+        and not any(after)
+    ):
         roles.append("object")
     role = draw.of(roles)
     (entity, *others) = clause.subject if role == "subject" else clause.object
-    if others or not _may_have_relative(entity):
+    if others or entity.kind != "noun" or entity.possessor or entity.determiner not in ("the", "a"):
         return None
     tense: Tense = "past" if clause.tense == "past" else "present"
     inner = _inner_clause(source, entity, tense, draw.chance(0.15) if negated is None else negated)
@@ -300,18 +301,6 @@ def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) 
     if role == "object":
         return replace(clause, object=(described,), time_first=True)
     return replace(clause, subject=(described,))
-
-
-def _may_end_in_relative(clause: Clause) -> bool:
-    """An object with a relative clause is last in English and German: no bracket, nicht or adjunct after it."""
-    verb = lexicon.verbs()[clause.predicate]
-    after = (clause.place, clause.companion, clause.beneficiary, clause.manner, clause.recipient)
-    return clause.tense != "future" and not clause.negated and "~" not in verb.de and not any(after)
-
-
-def _may_have_relative(entity: Entity) -> bool:
-    plain = entity.kind == "noun" and not entity.possessor
-    return plain and entity.determiner in ("the", "a")
 
 
 def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: bool) -> Clause | None:
@@ -325,7 +314,7 @@ def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: 
     free = Freedom(described=False, indefinite=False, counted=False, group=False)
     clause = Clause(verb.key, tense=tense if verb.is_stative else "past", negated=negated, gap=gap)
     if gap == "object":
-        if _has_preposition(verb):
+        if ">" in verb.en or "@auf" in verb.de or "@na" in verb.sw:
             return None
         return replace(clause, subject=participants.subject(draw, words, verb.subject, free))
     if verb.frame == "t":
@@ -334,10 +323,6 @@ def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: 
     if verb.frame == "m":
         return replace(clause, ground=participants.place(draw, words, verb.place))
     return with_place(source, clause) if verb.place else None
-
-
-def _has_preposition(verb: Verb) -> bool:
-    return ">" in verb.en or "@auf" in verb.de or "@na" in verb.sw
 
 
 def _shares_lexeme(clause: Clause, inner: Clause) -> bool:

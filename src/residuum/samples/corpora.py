@@ -36,7 +36,8 @@ def sample(settings: SampleSettings) -> Corpus:
     return _BUILDERS[settings.task](settings)
 
 
-def _treebank(request: SampleSettings) -> Corpus:
+def treebank_corpus(request: SampleSettings) -> Corpus:
+    """Words with their labels; the words of one token know that they are one."""
     from residuum.corpus import Corpus, WrittenText
 
     rendered = _rendered(request)
@@ -54,7 +55,8 @@ def _treebank(request: SampleSettings) -> Corpus:
     )
 
 
-def _ner(request: SampleSettings) -> Corpus:
+def ner_corpus(request: SampleSettings) -> Corpus:
+    """Tokens with the tags of people, places and organisations."""
     from residuum.corpus import Corpus, WrittenText
 
     rendered = _rendered(request)
@@ -72,7 +74,8 @@ def _ner(request: SampleSettings) -> Corpus:
     )
 
 
-def _nli(request: SampleSettings) -> Corpus:
+def nli_corpus(request: SampleSettings) -> Corpus:
+    """Premises and hypotheses with the label of their relation."""
     render = RENDERERS[request.language]
     items = pairs(request)
     premises = [render(pair.premise).text() for pair in items]
@@ -80,7 +83,8 @@ def _nli(request: SampleSettings) -> Corpus:
     return _of_texts(request, premises, hypotheses, label=[pair.label for pair in items])
 
 
-def _copa(request: SampleSettings) -> Corpus:
+def copa_corpus(request: SampleSettings) -> Corpus:
+    """Premises with two choices, of which one is the cause or effect."""
     render = RENDERERS[request.language]
     items = choices(request)
     corpus = _of_texts(
@@ -92,7 +96,8 @@ def _copa(request: SampleSettings) -> Corpus:
     return replace(corpus, choices=[[render(choice).text() for choice in item.choices] for item in items])
 
 
-def _translation(request: SampleSettings) -> Corpus:
+def translation_corpus(request: SampleSettings) -> Corpus:
+    """Sentences and their translations."""
     first, second = (RENDERERS[language] for language in request.languages)
     meanings = sentences(request)
     return _of_texts(
@@ -165,42 +170,34 @@ def _word_spans(sentence: SentenceTree) -> list[Span]:
     while index < len(rows):
         words = rows[index : index + 2] if rows[index].fused else rows[index : index + 1]
         token = rows[index].fused or rows[index].form
-        spans += _divided(start, token, [row.form for row in words])
+        is_spelt, end = "".join(row.form for row in words) == token, start
+        for row in words:
+            end += len(row.form)
+            spans.append((end - len(row.form), end) if is_spelt else (start, start + len(token)))
         start += len(token) + words[-1].space_after
         index += len(words)
     return spans
 
 
-def _divided(start: int, token: str, words: list[str]) -> list[Span]:
-    if "".join(words) != token:
-        return [(start, start + len(token))] * len(words)
-    spans = []
-    for word in words:
-        spans.append((start, start + len(word)))
-        start += len(word)
-    return spans
-
-
 def _located(sentences: Sequence[list[str]], texts: Sequence[str]) -> list[list[Span]]:
     """Where words stand in texts that they make up."""
-    return [_located_words(words, text) for words, text in zip(sentences, texts, strict=True)]
-
-
-def _located_words(words: list[str], text: str) -> list[Span]:
-    spans, start = [], 0
-    for word in words:
-        start = text.index(word, start)
-        spans.append((start, start + len(word)))
-        start += len(word)
-    return spans
+    located = []
+    for words, text in zip(sentences, texts, strict=True):
+        spans, start = [], 0
+        for word in words:
+            start = text.index(word, start)
+            spans.append((start, start + len(word)))
+            start += len(word)
+        located.append(spans)
+    return located
 
 
 _BUILDERS: dict[str, Callable[[SampleSettings], Corpus]] = {
-    "treebank": _treebank,
-    "ner": _ner,
-    "nli": _nli,
-    "copa": _copa,
-    "translation": _translation,
+    "treebank": treebank_corpus,
+    "ner": ner_corpus,
+    "nli": nli_corpus,
+    "copa": copa_corpus,
+    "translation": translation_corpus,
     "polarity": _classes,
     "tense": _classes,
     "text": _text,
@@ -244,7 +241,8 @@ def _copied_teacher(out: Path) -> Path:
     return out
 
 
-def _treebank_text(request: SampleSettings) -> str:
+def treebank_text(request: SampleSettings) -> str:
+    """CoNLL-U."""
     render = RENDERERS[request.language]
     meanings = sentences(request)
     return "".join(
@@ -252,7 +250,8 @@ def _treebank_text(request: SampleSettings) -> str:
     )
 
 
-def _ner_text(request: SampleSettings) -> str:
+def ner_text(request: SampleSettings) -> str:
+    """One word and its tag per line, an empty line between sentences."""
     render = RENDERERS[request.language]
     blocks = (
         "".join(f"{token.form}\t{token.entity}\n" for token in render(meaning).tokens())
@@ -261,13 +260,15 @@ def _ner_text(request: SampleSettings) -> str:
     return "\n".join(blocks)
 
 
-def _nli_text(request: SampleSettings) -> str:
+def nli_text(request: SampleSettings) -> str:
+    """A table with a header: premise, hypothesis, label."""
     say = _sayer(request.language)
     rows = ([say(pair.premise), say(pair.hypothesis), pair.label] for pair in pairs(request))
     return _table(["premise", "hypothesis", "label"], *rows)
 
 
-def _copa_text(request: SampleSettings) -> str:
+def copa_text(request: SampleSettings) -> str:
+    """One JSON record per line."""
     say = _sayer(request.language)
     records = (
         {
@@ -282,7 +283,8 @@ def _copa_text(request: SampleSettings) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
-def _translation_text(request: SampleSettings) -> str:
+def translation_text(request: SampleSettings) -> str:
+    """Two sentences per line with a tab between them."""
     say_first, say_second = map(_sayer, request.languages)
     return _table(*([say_first(meaning), say_second(meaning)] for meaning in sentences(request)))
 
@@ -308,11 +310,11 @@ def _table(*rows: list[str]) -> str:
 
 
 _WRITERS: dict[str, Callable[[SampleSettings], str]] = {
-    "treebank": _treebank_text,
-    "ner": _ner_text,
-    "nli": _nli_text,
-    "copa": _copa_text,
-    "translation": _translation_text,
+    "treebank": treebank_text,
+    "ner": ner_text,
+    "nli": nli_text,
+    "copa": copa_text,
+    "translation": translation_text,
     "polarity": _classes_text,
     "tense": _classes_text,
     "text": _lines,

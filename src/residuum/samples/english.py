@@ -241,16 +241,12 @@ def _noun_phrase(entity: Entity) -> Phrase:
     adjectives = [lexicon.adjectives()[key].en for key in entity.adjectives]
     modifiers = [TreeWord(form, form, "ADJ", "Degree=Pos").under(head, "amod") for form in adjectives]
     if entity.possessor:
-        determiners = _possessor(entity.possessor, head)
+        phrase = _entity(entity.possessor).under(head, "nmod:poss")
+        determiners = [*phrase.words, TreeWord("'s", "'s", "PART", glued=True).under(phrase.head, "case")]
     else:
         determiners = _determiners(entity, head, [*adjectives, form][0])
     relative = _relative(entity, head) if entity.relative else None
     return Phrase(joined(determiners, modifiers, head, relative), head)
-
-
-def _possessor(possessor: Entity, head: TreeWord) -> list[TreeWord]:
-    phrase = _entity(possessor).under(head, "nmod:poss")
-    return [*phrase.words, TreeWord("'s", "'s", "PART", glued=True).under(phrase.head, "case")]
 
 
 def _determiners(entity: Entity, head: TreeWord, next_word: str) -> list[TreeWord]:

@@ -44,14 +44,10 @@ def german(meaning: Meaning) -> SentenceTree:
         link = TreeWord(_LINKS[meaning.link], _LINKS[meaning.link], "CCONJ").under(second.head, "cc")
         words = joined(words, comma, link, second)
     words.append(punctuation(".", main.head))
-    words = _without_double_commas(words)
-    return finished(words, (words[0].fused or words[0].form)[0].upper())
-
-
-def _without_double_commas(words: list[TreeWord]) -> list[TreeWord]:
-    """A comma that closes a relative clause is not written before another mark."""
+    # A comma that closes a relative clause is not written before another mark.
     pairs = zip(words, [*words[1:], None], strict=True)
-    return [word for word, after in pairs if not (word.form == "," and after and after.upos == "PUNCT")]
+    words = [word for word, after in pairs if not (word.form == "," and after and after.upos == "PUNCT")]
+    return finished(words, (words[0].fused or words[0].form)[0].upper())
 
 
 def _main_clause(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
@@ -338,20 +334,16 @@ def _relative(entity: Entity, head: TreeWord, column: str) -> list[TreeWord]:
 def _placed(place: Entity, role: str) -> Phrase:
     """A place where something is (`rest`) or goes (`goal`), with the preposition that the noun asks for."""
     if place.kind == "name":
-        return _placed_name(place, role)
+        name = lexicon.names()[place.lexeme]
+        if name.type == "ORG":
+            return _prepositional("bei", _entity(place, "Dat"))
+        if name.gender == "f":
+            return _prepositional("in", _entity(place, "Dat" if role == "rest" else "Acc"))
+        return _prepositional("in" if role == "rest" else "nach", _entity(place, "Dat"))
     rest, goal = lexicon.places()[place.lexeme].de.split()
     preposition = rest if role == "rest" else goal
     case = "Acc" if role == "goal" and preposition in ("in", "an", "auf") else "Dat"
     return _prepositional(preposition, _entity(place, case))
-
-
-def _placed_name(place: Entity, role: str) -> Phrase:
-    name = lexicon.names()[place.lexeme]
-    if name.type == "ORG":
-        return _prepositional("bei", _entity(place, "Dat"))
-    if name.gender == "f":
-        return _prepositional("in", _entity(place, "Dat" if role == "rest" else "Acc"))
-    return _prepositional("in" if role == "rest" else "nach", _entity(place, "Dat"))
 
 
 def _prepositional(preposition: str, phrase: Phrase) -> Phrase:

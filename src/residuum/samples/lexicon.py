@@ -220,104 +220,68 @@ _LANGUAGES = ("en", "de", "tr", "sw")
 
 @dataclass(frozen=True)
 class SplitVocabulary:
-    """The lexemes of one part of the lexicon (or of all of it), and what fits what among them."""
+    """The lexemes of one part of the lexicon (or of all of it), and what fits what among them.
+
+    There are four vocabularies at most, so what they hold is kept for good.
+    """
 
     part: str = ""
 
     @property
+    @cache  # noqa: B019
     def verbs(self) -> dict[str, tuple[str, ...]]:
         """The verbs of each frame that find a subject, and an object or a place if they need one."""
-        return _verbs(self)
+        kept: dict[str, list[str]] = {}
+        for verb in verbs().values():
+            needed = [verb.subject, *([verb.object] * (verb.frame in "td")), *([verb.place] * (verb.frame in "mle"))]
+            is_usable = all(
+                self.nouns(tags) or any(map(self.names, {"PER", "LOC", "ORG"} & set(tags))) for tags in needed
+            )
+            if is_usable and self.has(f"verb {verb.key}"):
+                kept.setdefault(verb.frame, []).append(verb.key)
+        return {frame: tuple(keys) for frame, keys in kept.items()}
 
     @property
+    @cache  # noqa: B019
     def qualities(self) -> tuple[str, ...]:
         """The adjectives that fit some noun."""
-        return _qualities(self)
+        fitting = (own.key for own in adjectives().values() if self.nouns(own.applies))
+        return tuple(key for key in fitting if self.has(f"adjective {key}"))
 
+    @cache  # noqa: B019
     def nouns(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
         """The nouns that have one of the tags or keys that are wanted; the most general ones are never meant."""
-        return _nouns(self, wanted)
+        return tuple(
+            noun.key
+            for noun in nouns().values()
+            if not {noun.key, *noun.tags}.isdisjoint(wanted)
+            and "hypernym" not in noun.tags
+            and self.has(f"noun {noun.key}")
+        )
 
+    @cache  # noqa: B019
     def names(self, type: str) -> tuple[str, ...]:
         """The names of a type: PER, SUR, LOC or ORG."""
-        return _names(self, type)
+        return tuple(name.key for name in names().values() if name.type == type and self.has(f"name {name.key}"))
 
+    @cache  # noqa: B019
     def adjectives(self, noun: str) -> tuple[str, ...]:
         """The adjectives that a noun may have."""
-        return _adjectives(self, noun)
+        tags = {noun, *nouns()[noun].tags}
+        fitting = (own.key for own in adjectives().values() if not tags.isdisjoint(own.applies))
+        return tuple(key for key in fitting if self.has(f"adjective {key}"))
 
+    @cache  # noqa: B019
     def adverbs(self, kind: str, verb: str = "") -> tuple[str, ...]:
         """The adverbs of a kind that a verb may have; those of frequency go with any."""
-        return _adverbs(self, kind, verb)
+        of_kind = [adverb for adverb in adverbs().values() if adverb.kind == kind]
+        if kind == "frequency":
+            return tuple(adverb.key for adverb in of_kind)
+        return tuple(adverb.key for adverb in of_kind if verb in adverb.applies and self.has(f"adverb {adverb.key}"))
 
     def has(self, lexeme: str) -> bool:
         """Whether a lexeme, such as `noun book`, is one of these."""
         return not self.part or _parts()[lexeme] == self.part
-
-
-@cache
-def _verbs(words: SplitVocabulary) -> dict[str, tuple[str, ...]]:
-    kept: dict[str, list[str]] = {}
-    for verb in verbs().values():
-        if words.has(f"verb {verb.key}") and _is_usable(words, verb):
-            kept.setdefault(verb.frame, []).append(verb.key)
-    return {frame: tuple(keys) for frame, keys in kept.items()}
-
-
-def _is_usable(words: SplitVocabulary, verb: Verb) -> bool:
-    needed = [verb.subject]
-    if verb.frame in "td":
-        needed.append(verb.object)
-    if verb.frame in "mle":
-        needed.append(verb.place)
-    return all(words.nouns(tags) or _has_names(words, tags) for tags in needed)
-
-
-def _has_names(words: SplitVocabulary, tags: tuple[str, ...]) -> bool:
-    return any(words.names(type) for type in ("PER", "LOC", "ORG") if type in tags)
-
-
-@cache
-def _nouns(words: SplitVocabulary, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(
-        noun.key
-        for noun in nouns().values()
-        if not {noun.key, *noun.tags}.isdisjoint(wanted)
-        and "hypernym" not in noun.tags
-        and words.has(f"noun {noun.key}")
-    )
-
-
-@cache
-def _names(words: SplitVocabulary, type: str) -> tuple[str, ...]:
-    return tuple(name.key for name in names().values() if name.type == type and words.has(f"name {name.key}"))
-
-
-@cache
-def _adjectives(words: SplitVocabulary, noun: str) -> tuple[str, ...]:
-    tags = {noun, *nouns()[noun].tags}
-    return tuple(
-        adjective.key
-        for adjective in adjectives().values()
-        if not tags.isdisjoint(adjective.applies) and words.has(f"adjective {adjective.key}")
-    )
-
-
-@cache
-def _qualities(words: SplitVocabulary) -> tuple[str, ...]:
-    return tuple(
-        adjective.key
-        for adjective in adjectives().values()
-        if words.has(f"adjective {adjective.key}") and words.nouns(adjective.applies)
-    )
-
-
-@cache
-def _adverbs(words: SplitVocabulary, kind: str, verb: str) -> tuple[str, ...]:
-    of_kind = [adverb for adverb in adverbs().values() if adverb.kind == kind]
-    if kind == "frequency":
-        return tuple(adverb.key for adverb in of_kind)
-    return tuple(adverb.key for adverb in of_kind if verb in adverb.applies and words.has(f"adverb {adverb.key}"))
 
 
 @cache
@@ -333,15 +297,10 @@ def _parts() -> dict[str, str]:
     counts: Counter[tuple[str, str]] = Counter()
     parts: dict[str, str] = {}
     for group, lexemes in members.items():
-        part = _neediest(counts, kinds[group])
+        part = min(_SHARES, key=lambda part: counts[part, kinds[group]] / _SHARES[part])  # has least for its share
         counts.update((part, kinds[lexeme]) for lexeme in lexemes)
         parts |= dict.fromkeys(lexemes, part)
     return parts
-
-
-def _neediest(counts: Counter[tuple[str, str]], kind: str) -> str:
-    """The split that has least of a kind for its share."""
-    return min(_SHARES, key=lambda part: counts[part, kind] / _SHARES[part])
 
 
 def _lexemes() -> Iterator[tuple[str, str]]:
@@ -366,7 +325,7 @@ def _grouped_by_words() -> dict[str, str]:
     for lexeme in group:
         for word in _words_of(lexeme):
             first = owners.setdefault(word, lexeme)
-            _join(group, first, lexeme)
+            group[_root(group, lexeme)] = _root(group, first)
     return {lexeme: _root(group, lexeme) for lexeme in group}
 
 
@@ -402,7 +361,3 @@ def _root(group: dict[str, str], lexeme: str) -> str:
     while group[lexeme] != lexeme:
         lexeme = group[lexeme]
     return lexeme
-
-
-def _join(group: dict[str, str], first: str, second: str) -> None:
-    group[_root(group, second)] = _root(group, first)

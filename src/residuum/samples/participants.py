@@ -218,17 +218,13 @@ def times_of(tense: str) -> tuple[str, ...]:
 
 def _with_time(source: MeaningSource, clause: Clause) -> Clause:
     """With a time of the tense, where one makes sense and none is said, nor a word for the moment."""
-    if clause.time or clause.frequency or _tells_moment(clause):
+    if clause.time or clause.frequency or (bool(clause.manner) and lexicon.adverbs()[clause.manner].kind == "moment"):
         return clause
     if clause.predicate == BE and "passing" not in lexicon.adjectives()[clause.quality].traits:
         return clause
     if clause.predicate not in (BE, BE_AT) and lexicon.verbs()[clause.predicate].is_stative:
         return clause
     return replace(clause, time=source.draw.of(times_of(clause.tense)), time_first=source.draw.chance(0.4))
-
-
-def _tells_moment(clause: Clause) -> bool:
-    return bool(clause.manner) and lexicon.adverbs()[clause.manner].kind == "moment"
 
 
 def _may_be_habit(clause: Clause) -> bool:

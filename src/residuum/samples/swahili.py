@@ -129,7 +129,11 @@ def _copular(clause: Clause, concord: int | str) -> Phrase:
         quality = lexicon.adjectives()[clause.quality].sw
         if quality.startswith("enye:"):
             return _having(clause, concord, quality)
-        complement = _quality(clause, quality, concord)
+        noun_class = concord if isinstance(concord, int) else 2 if concord == "we" else 1
+        phrase = _adjective(quality, noun_class)
+        if clause.very:
+            phrase.words.append(TreeWord("sana", "sana", "ADV").under(phrase.head, "advmod"))
+        complement = phrase
         present = lemma = "si" if clause.negated else "ni"
     head = complement.head
     if clause.tense == "present":
@@ -139,14 +143,6 @@ def _copular(clause: Clause, concord: int | str) -> Phrase:
         form = finite_form(_KUWA, clause.tense, clause.negated, concord, None)
         copula = TreeWord(form, "wa", "AUX", _finite_feats(clause, concord, None))
     return Phrase([copula.under(head, "cop"), *complement.words], head)
-
-
-def _quality(clause: Clause, quality: str, concord: int | str) -> Phrase:
-    noun_class = concord if isinstance(concord, int) else 2 if concord == "we" else 1
-    phrase = _adjective(quality, noun_class)
-    if clause.very:
-        phrase.words.append(TreeWord("sana", "sana", "ADV").under(phrase.head, "advmod"))
-    return phrase
 
 
 def _having(clause: Clause, concord: int | str, quality: str) -> Phrase:

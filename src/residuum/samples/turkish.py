@@ -276,7 +276,9 @@ def _noun_phrase(entity: Entity, case: str, without_bir: bool) -> Phrase:
         entity.possessor and _entity(entity.possessor, "Gen").under(head, "nmod:poss"),
         _quantity(entity, head),
         [_adjective(key, head) for key in entity.adjectives],
-        _bir(head) if entity.determiner == "a" and not without_bir else None,
+        TreeWord("bir", "bir", "DET", "Definite=Ind|PronType=Art").under(head, "det")
+        if entity.determiner == "a" and not without_bir
+        else None,
         head,
     )
     return Phrase(words, head)
@@ -305,10 +307,6 @@ def _quantity(entity: Entity, head: TreeWord) -> TreeWord | None:
 def _adjective(key: str, head: TreeWord) -> TreeWord:
     form = lexicon.adjectives()[key].tr
     return TreeWord(form, form, "ADJ").under(head, "amod")
-
-
-def _bir(head: TreeWord) -> TreeWord:
-    return TreeWord("bir", "bir", "DET", "Definite=Ind|PronType=Art").under(head, "det")
 
 
 def _relative(entity: Entity, head: TreeWord) -> list[TreeWord]:

@@ -176,6 +176,8 @@ def corpus_of(texts: Iterable[Text], *, unit: str, pairs: bool = False, name: st
 def _words(text: Text, number: int) -> list[str]:
     if isinstance(text, str):
         return text.split()
+    if isinstance(text, bytes) or not isinstance(text, Iterable):
+        raise CorpusError(f"Text {number} is {str(text)[:60]!r}; expected text, or a list of words.")
     words = list(text)
     if wrong := [word for word in words if not isinstance(word, str) or not word or word.isspace()]:
         raise CorpusError(f"Text {number} has the word {wrong[0]!r}; expected words that are not empty.")
@@ -183,7 +185,7 @@ def _words(text: Text, number: int) -> list[str]:
 
 
 def _segments(text: Text, number: int) -> tuple[list[str], list[str]]:
-    parts = [text] if isinstance(text, str) else list(text)
+    parts = [text] if isinstance(text, str) or not isinstance(text, Iterable) else list(text)
     if len(parts) != 2 or not all(isinstance(part, str) and part.split() for part in parts):
         raise CorpusError(f"Text {number} is {str(text)[:60]!r}; expected two segments: the task is about pairs.")
     return parts[0].split(), parts[1].split()

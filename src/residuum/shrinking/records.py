@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 
 from residuum.maths.neuron_ids import NeuronLayout
+from residuum.models.cards import plain
 from residuum.probing.baselines import baselines
 from residuum.probing.examples import PARTS
 from residuum.probing.probe_data import ProbeData
@@ -251,9 +252,9 @@ def write_card(folder: Path, run: Run) -> None:
 def card(run: Run) -> str:
     """The text of a card. Only a folder that `pipeline` reads claims one; others name their own loader."""
     config, summary = run.config, run.summary
-    plain = config["save_as"] == "transformers"
-    front: dict[str, Any] = {"library_name": "transformers" if plain else "residuum"}
-    if plain:
+    loads = config["save_as"] == "transformers"
+    front: dict[str, Any] = {"library_name": "transformers" if loads else "residuum"}
+    if loads:
         front["pipeline_tag"] = "token-classification" if config["unit"] == "word" else "text-classification"
     front["tags"] = ["residuum", f"task:{summary['task']}"]
     unseen = ", which splits words outside its vocabulary differently" if config["trim"] else ""
@@ -265,7 +266,7 @@ def card(run: Run) -> str:
         yaml.safe_dump(front, sort_keys=False, allow_unicode=True).strip(),
         "---",
         "",
-        f"# {config['model']}, reduced for {summary['task']}",
+        f"# {plain(config['model'])}, reduced for {plain(summary['task'])}",
         "",
         _what_it_is(run),
         "",
@@ -292,9 +293,9 @@ def card(run: Run) -> str:
         "",
         "## Data and settings",
         "",
-        *(f"- {part}: {config['data'][part].rsplit(' ', 1)[0]}, {count:,} {config['unit']}s"
+        *(f"- {part}: {plain(config['data'][part].rsplit(' ', 1)[0])}, {count:,} {config['unit']}s"
           for part, count in summary["examples"].items()),
-        *(f"- {note}" for note in config["notes"]),
+        *(f"- {plain(note)}" for note in config["notes"]),
         f"- steps: {', '.join(config['steps'])}; keep {config['keep']:g}; budget {config['budget'] or 'none'}",
         f"- random seed {config['seed']}",
         f"- a {config['unit']} is read at: {place}",

@@ -24,6 +24,7 @@ from residuum.settings import (
     TaskReading,
     TextReading,
     as_bytes,
+    layers_text,
 )
 
 if TYPE_CHECKING:
@@ -221,8 +222,18 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
     model: ModelName
     out: Out
     _: KW_ONLY
-    drop: Annotated[Any, Option("Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many")] = None
-    keep: Annotated[Any, Option("Layers to keep instead, written the same way")] = None
+    drop: Annotated[
+        Any,
+        Option(
+            "Layers to drop: top:6, bottom:6, alternate or 1,4-6; with --by: how many",
+            expects="top:6, bottom:6, alternate or 1,4-6",
+            form=layers_text,
+        ),
+    ] = None
+    keep: Annotated[
+        Any,
+        Option("Layers to keep instead, written the same way", expects="top:6 or numbers", form=layers_text),
+    ] = None
     by: Annotated[
         By | None,
         Option(

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,11 +25,15 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 TEMPORARY = ".part"
+LOST = (errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENODEV, errno.ENXIO)
+"""What the system says of a disk that breaks, or a network drive that is gone, while a file is written."""
 SEAL = "xxh3"
 """The name under which a JSON file holds the checksum of all else in it."""
 LEFTOVERS = (f".*{TEMPORARY}", ".tmp??????")
 """What a killed process may leave: our own names, and those that safetensors writes to before it renames."""
-_held: dict[Path, int] = {}
+_held: dict[Path, tuple[int | None, threading.Thread]] = {}
+"""The folders that this process writes to, each with the descriptor of its lock and the thread that took it."""
+_holding = threading.Lock()
 _UMASK = os.umask(0o022)
 os.umask(_UMASK)  # which can only be read by setting it
 
@@ -208,34 +213,53 @@ def private_folder() -> Path:
 
 
 def hold_folder(folder: Path) -> None:
-    """Refuse a folder that another process is writing to; else keep others off it until `release_folder`.
+    """Refuse a folder that another process or thread is writing to; else keep others off it until `release_folder`.
 
     The system ends the hold with the process, however that ends. Of the processes of one training only the first holds.
     """
-    place = folder.resolve()
-    if place in _held or fcntl is None or os.environ.get("RANK", "0") != "0":
+    place, here = folder.resolve(), threading.current_thread()
+    if os.environ.get("RANK", "0") != "0":
         return
-    with clear_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreError(
-            f"Another process is writing to {folder}; wait until it has ended, or choose another folder."
-        ) from None
-    except OSError:  # a file system that has no locks
-        os.close(descriptor)
-        return
-    _held[place] = descriptor
+    with _holding:
+        descriptor, owner = _held.get(place, (None, here))
+        if owner is not here and owner.is_alive():
+            raise StoreError(f"Another thread is writing to {folder}; wait for it, or choose another folder.")
+        if place not in _held:
+            with clear_disk_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                descriptor = None if fcntl is None else os.open(folder, os.O_RDONLY)
+        if fcntl is not None and descriptor is not None and place not in _held:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise StoreError(
+                    f"Another process is writing to {folder}; wait until it has ended, or choose another folder."
+                ) from None
+            except OSError:  # a file system that has no locks
+                os.close(descriptor)
+                descriptor = None
+        _held[place] = descriptor, here
 
 
 def release_folder(folder: Path) -> None:
     """Let other processes write to a folder again."""
-    descriptor = _held.pop(folder.resolve(), None)
+    descriptor, _ = _held.pop(folder.resolve(), (None, None))
     if descriptor is not None:
         os.close(descriptor)
+
+
+@contextmanager
+def released_on_failure() -> Iterator[None]:
+    """Let others write to the folders that this thread took in here, if what it did there fails."""
+    before, here = set(_held), threading.current_thread()
+    try:
+        yield
+    except BaseException:
+        for place, (_, owner) in list(_held.items()):
+            if owner is here and place not in before:
+                release_folder(place)
+        raise
 
 
 @contextmanager
@@ -246,7 +270,9 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
     except ResiduumError:
         raise
     except Exception as error:  # safetensors and tokenizers have errors of their own, the latter of no kind at all
-        number = _error_number(error)
+        # What is written in Rust, and copies of whole folders, give the system's error number only in words.
+        said = re.search(r"(?:os error |\[Errno )(\d+)", str(error))
+        number = getattr(error, "errno", None) or (int(said[1]) if said else None)
         if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise StoreError(
                 f"The disk is full: {path} could not be written and was removed. Free some space and run the same "
@@ -254,19 +280,16 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
             ) from error
         if number in (errno.EACCES, errno.EROFS, errno.EPERM):
             raise StoreError(f"No permission to write {path}; choose another folder.") from error
+        if number in LOST:
+            raise StoreError(
+                f"{path} could not be written: {os.strerror(number)}. The disk or the network drive does not answer; "
+                "run the same command again once it does. What was finished is kept."
+            ) from error
         if number in (errno.ENOTDIR, errno.EEXIST, errno.EISDIR):
             raise StoreError(f"{path} cannot be written: a file or folder of that name is in the way.") from error
         if number in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOENT):
             raise StoreError(f"{path} cannot be written: {os.strerror(number)}. Choose another folder.") from error
         raise
-
-
-def _error_number(error: Exception) -> int | None:
-    """The system's error number, which what is written in Rust, and copies of whole folders, give only in words."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno
-    said = re.search(r"(?:os error |\[Errno )(\d+)", str(error))
-    return int(said[1]) if said else None
 
 
 def _temporary(path: Path) -> Path:

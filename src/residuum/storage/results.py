@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import plotly.graph_objects as go
-    from pyarrow.parquet import ParquetFile
 
 VERSION = 1
 CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
@@ -58,6 +58,8 @@ PLACES = {
 TABLE_ROWS = 1000
 """Of a table that are unpacked at once to know how much all take."""
 _AGAIN = "Run its command again with --fresh."
+_FORMULA = re.compile(r"[=+@\t\r-].")
+"""How a cell begins that spreadsheets take for a formula; a sign alone, such as the word `-`, is none."""
 
 
 PACKAGES = (
@@ -141,7 +143,13 @@ def write_run(folder: str | Path, run: Run) -> Path:
         remove_temporaries(folder)
         (folder / "result.json").unlink(missing_ok=True)
     write_config(folder, run.command, run.config)
-    tables = {name: _write_table(folder, name, table) for name, table in run.tables.items()}
+    tables: dict[str, str] = {}
+    for name, table in run.tables.items():  # once for people, once for programs
+        with whole_file(folder / f"{name}.csv") as path:
+            plain_cells(table).to_csv(path, index=False)
+        with whole_file(folder / f"{name}.parquet") as path:
+            table.to_parquet(path, index=False, engine="pyarrow")
+            tables[name] = checksum(path)
     if run.tensors:
         write_tensors(folder / "tensors.safetensors", run.tensors)
     write_json(folder / ENVIRONMENT, run.environment)
@@ -150,6 +158,24 @@ def write_run(folder: str | Path, run: Run) -> Path:
     write_json(folder / "result.json", record)
     release_folder(folder)
     return folder
+
+
+def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose texts a spreadsheet shows: `=cmd()` would be run as a formula, `'=cmd()` is not."""
+
+    from pandas.api.types import is_numeric_dtype
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        text = value.replace("\r", " ")  # which begins a new row, and which pandas writes as it is
+        return f"'{text}" if _FORMULA.match(value) else text
+
+    copy = table.rename(columns=cell)
+    for place in range(copy.shape[1]):
+        if not is_numeric_dtype(copy.dtypes.iloc[place]):
+            copy.isetitem(place, copy.iloc[:, place].map(cell))
+    return copy
 
 
 def write_config(folder: Path, command: str, config: Mapping[str, Any]) -> None:
@@ -231,7 +257,9 @@ def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *,
     """
     folder = Path(folder)
     if fresh or not (folder / "result.json").exists():
-        _begin(folder)
+        hold_folder(folder)
+        with clear_disk_errors(folder):  # what it held is not a finished run any more
+            (folder / "result.json").unlink(missing_ok=True)
         return None
     run = read_run(folder)
     if run.command != command:
@@ -239,7 +267,10 @@ def finished_run(folder: str | Path, command: str, config: Mapping[str, Any], *,
     wanted = without_places(yaml.safe_load(yaml.safe_dump(dict(config))))
     if changes := changed_settings(without_places(run.config), wanted):
         raise OtherRunError(f"{folder} holds another run ({changes}); choose another folder or pass --fresh.")
-    _tidy(folder)
+    with suppress(OSError):  # a folder that can only be read is a finished run all the same
+        remove_temporaries(folder)  # of a run that was killed after its last word
+        for leftover in folder.glob(f"scratch-{'[0-9a-f]' * 12}"):
+            shutil.rmtree(leftover, ignore_errors=True)
     return run
 
 
@@ -294,21 +325,6 @@ def _is_known(fingerprint: Any) -> bool:
     return all(map(_is_known, fingerprint)) if isinstance(fingerprint, list | tuple) else bool(fingerprint)
 
 
-def _begin(folder: Path) -> None:
-    """Keep other processes off the folder of a run that begins; what it held is not a finished run any more."""
-    hold_folder(folder)
-    with clear_disk_errors(folder):
-        (folder / "result.json").unlink(missing_ok=True)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what a run that was killed after its last word did not come to remove."""
-    with suppress(OSError):  # a folder that can only be read is a finished run all the same
-        remove_temporaries(folder)
-        for leftover in folder.glob(f"scratch-{'[0-9a-f]' * 12}"):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _read_record(path: Path) -> _Record:
     """The record of a run; one of another format version is refused by its number."""
     raw = read_json(path)
@@ -316,15 +332,6 @@ def _read_record(path: Path) -> _Record:
     if version != VERSION:
         raise StoreError(f"{path} has format version {str(version)[:20]}; this residuum reads {VERSION}. {_AGAIN}")
     return conforming(raw, _Record, path, StoreError, _AGAIN)
-
-
-def _write_table(folder: Path, name: str, table: pd.DataFrame) -> str:
-    """Write a table for programs and one for people; returns the checksum of the first."""
-    with whole_file(folder / f"{name}.csv") as path:
-        table.to_csv(path, index=False)
-    with whole_file(folder / f"{name}.parquet") as path:
-        table.to_parquet(path, index=False, engine="pyarrow")
-        return checksum(path)
 
 
 def _read_table(path: Path, said: str) -> pd.DataFrame:
@@ -345,14 +352,10 @@ def _check_unpacked(path: Path) -> None:
     """Refuse a table that unpacks beyond all measure before it is unpacked: a checksum is none against forgery."""
     limit = unpacked_limit(path)
     with open_parquet(path) as file:
-        if any(size > limit for size in _unpacked_sizes(file)):
+        # First what its footer says, then what its rows turn out to take, the more of them are unpacked.
+        unpacked = accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS)))
+        if stated_bytes(file) > limit or any(size > limit for size in unpacked):
             raise StoreError(f"{path} unpacks to more than {MOST_GROWTH} times its size, which no result does.")
-
-
-def _unpacked_sizes(file: ParquetFile) -> Iterator[int]:
-    """How large a table is as its footer says, then as its rows turn out, the more of them are unpacked."""
-    yield stated_bytes(file)
-    yield from accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS)))
 
 
 def _read_tensors(path: Path) -> dict[str, np.ndarray]:

@@ -45,7 +45,10 @@ def read_yaml(path: Path, error: type[ResiduumError], remedy: str = "") -> dict[
     So is a file that is small but grows beyond all bounds when its aliases are filled in, or that holds itself.
     """
     try:
-        values = _PlainLoader(_bounded_text(path)).whole()
+        size = path.stat().st_size
+        if size > MOST_YAML_BYTES:
+            raise ValueError(f"it has {size:,} bytes; at most {MOST_YAML_BYTES:,} are read")
+        values = _PlainLoader(path.read_text(encoding="utf-8")).whole()
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}. {remedy}".strip()) from None
     except (yaml.YAMLError, *_VALUE_ERRORS) as fault:
@@ -71,13 +74,6 @@ def _adapter(kind: type[Kind]) -> TypeAdapter[Kind]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-def _bounded_text(path: Path) -> str:
-    size = path.stat().st_size
-    if size > MOST_YAML_BYTES:
-        raise ValueError(f"it has {size:,} bytes; at most {MOST_YAML_BYTES:,} are read")
-    return path.read_text(encoding="utf-8")
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -114,7 +110,10 @@ def _check_size(root: yaml.Node | None) -> None:
         if id(node) in open_nodes:
             raise ValueError("a value holds itself")
         open_nodes.add(id(node))
-        total = 1 + sum(map(count, _children(node)))
+        parts = node.value if isinstance(node, yaml.SequenceNode | yaml.MappingNode) else ()
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        total = 1 + sum(map(count, parts))
         open_nodes.discard(id(node))
         if total > MOST_YAML_VALUES:
             raise ValueError(f"it has more than {MOST_YAML_VALUES:,} values once its aliases are filled in")
@@ -123,12 +122,6 @@ def _check_size(root: yaml.Node | None) -> None:
 
     if root is not None:
         count(root)
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return node.value if isinstance(node, yaml.SequenceNode) else []
 
 
 def _shown(value: object) -> str:

@@ -49,8 +49,16 @@ def stored_weights(folder: str | Path, without: Sequence[str] = ()) -> int | Non
 
     Tensors whose name has one of the parts `without` are not counted.
     """
-    files = sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else []
-    return sum(_count(file, without) for file in files) if files else None
+    paths = sorted(Path(folder).glob("*.safetensors")) if Path(folder).is_dir() else []
+    weights = 0
+    for path in paths:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                names = [name for name in file.keys() if not any(part in name for part in without)]  # noqa: SIM118
+                weights += sum(math.prod(file.get_slice(name).get_shape()) for name in names)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"The weights in {path} are damaged ({error}); copy the model again.") from None
+    return weights if paths else None
 
 
 def stored_bytes(folder: str | Path) -> int:
@@ -66,15 +74,6 @@ def stored_kinds(folder: str | Path) -> dict[str, str]:
         with safe_open(path, framework="numpy") as file:
             kinds |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
     return kinds
-
-
-def _count(path: Path, without: Sequence[str]) -> int:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = [name for name in file.keys() if not any(part in name for part in without)]  # noqa: SIM118
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in names)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"The weights in {path} are damaged ({error}); copy the model again.") from None
 
 
 def _plain(tensor: Any) -> Any:

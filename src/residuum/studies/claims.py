@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit
 
 from residuum.maths.statistics import pearson
 from residuum.storage.results import Run
@@ -65,12 +66,28 @@ class Measurement:
 
     @staticmethod
     def test_score(run: Run) -> Measurement:
-        """The test score of a fine-tuned model, averaged over seeds; only accuracy has an interval."""
+        """The test score of a fine-tuned model, averaged over seeds.
+
+        The interval joins both sources of error: the choice of examples (only accuracy has a known one) and, with at
+        least two seeds, Student's interval over seeds; their half-widths add in squares.
+        """
         metric = run.summary["metric"]
         value = float(run.summary[f"test {metric}"])
-        if metric != "accuracy":
-            return Measurement.exact(value)
-        return Measurement.accuracy(value, run.summary["examples"]["test"])
+        score = Measurement.exact(value)
+        if metric == "accuracy":
+            score = Measurement.accuracy(value, run.summary["examples"]["test"])
+        if "scores" not in run.tables:
+            return score
+        table = run.tables["scores"]
+        return score.over_seeds(table.loc[(table["part"] == "test") & (table["metric"] == metric), "value"].to_numpy())
+
+    def over_seeds(self, values: np.ndarray) -> Measurement:
+        """The same number with the error of its seeds, whose scores are `values`, added to that of its examples."""
+        if len(values) < 2:
+            return self
+        reach = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values)))
+        low, high = (math.hypot(own, reach) for own in (self.value - self.low, self.high - self.value))
+        return Measurement(self.value, self.value - low, self.value + high)
 
     def __sub__(self, other: Measurement) -> Measurement:
         """The difference, by the variances recovered from both intervals (MOVER, Zou and Donner 2008).

@@ -54,7 +54,7 @@ SCALES = {
             distillation_steps=24, distillation_batch=8,
         ),
         Scale(
-            name="small", sentences=1000, examples=2000, tasks=2, seeds=1, groups=5,
+            name="small", sentences=1000, examples=2000, tasks=2, seeds=3, groups=5,
             epochs=2.0, batch_size=16, learning_rate=5e-5, probe_epochs=10,
             distillation_steps=600, distillation_batch=8,
         ),
@@ -78,6 +78,8 @@ class StudyContext:
     _: KW_ONLY
     teachers: Mapping[str, str] = field(default_factory=dict)  # of distilled models: the models they were made from
     architectures: Mapping[str, str] = field(default_factory=dict)  # that replace those of the configs
+    multilingual: Mapping[str, bool] = field(default_factory=dict)  # of models that say so
+    kinds: tuple[str, ...] = ()  # of steps that are run; all where there are none
     device: str = "auto"
     seed: int = 0
     fresh: bool = False
@@ -87,6 +89,10 @@ class StudyContext:
     def first(self) -> str:
         """The name of the first model."""
         return next(iter(self.models))
+
+    def wants(self, *kinds: str) -> bool:
+        """Whether steps of these kinds are run, so that their data must be there."""
+        return not self.kinds or not set(kinds).isdisjoint(self.kinds)
 
     @property
     def families(self) -> dict[str, str]:
@@ -138,11 +144,19 @@ class StudyContext:
         plain = re.sub(r"[^\w.-]+", "-", model)
         return self.out / "activations" / f"{plain}-{corpus.text_fingerprint[:8]}"
 
-    def read(self, model: str, source: str | Path, *, random: bool = False, attention: bool = False) -> ActivationStore:
-        """The activations of a model (or its random twin) over the study's text."""
+    def read(
+        self,
+        model: str,
+        source: str | Path,
+        *,
+        random: bool = False,
+        attention: bool = False,
+        text: Corpus | None = None,
+    ) -> ActivationStore:
+        """The activations of a model (or its random twin) over the study's text, or over another one."""
         from residuum.activations.extraction import extract
 
-        text = self.data.text
+        text = self.data.text if text is None else text
         folder = self.activations(f"{model}-random" if random else model, text)
         network = self.load(source, name=model, random=random, attention=attention)
         options = {"max_memory": self.max_memory, "fresh": self.fresh, "progress": False}
@@ -171,6 +185,13 @@ def is_narrow(source: str | Path) -> bool:
     """Whether a model is far smaller than those of the documents, by its config."""
     width = _config(source).get("hidden_size", NARROW)
     return isinstance(width, int) and width < NARROW
+
+
+def has_heads(source: str | Path) -> bool:
+    """Whether a model has attention heads, by its config; a model without a config is taken to have some."""
+    values = _config(source)
+    names = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
+    return not values or any(name in values for name in names)
 
 
 def block_count(source: str | Path) -> int:

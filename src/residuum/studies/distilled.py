@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from residuum.distillation.distilling import distill
 from residuum.probing.languages import probe_languages
+from residuum.probing.redundancy import redundancy
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
 from residuum.studies.context import StudyContext
-from residuum.studies.documents import Document, Exhibit, Results, StudyStep, Workload, case_name
+from residuum.studies.documents import Document, Results, StudyStep, Workload, case_name
+from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, layer_maps, wide
 from residuum.studies.redundancy import removable_fraction
 from residuum.studies.steps import compare_stores, distillation_config, distillation_load, n_sentences, task_redundancy
 
 STUDENT = "student"
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of tables B.1 and B.2
 FOCUS, HIGH = 0.3, 0.8  # clustering thresholds of the claims
+TAGS, RELATIONS = ("upos", "xpos"), ("deprel", "deprel_main")  # tasks of the thesis
+GAIN = 0.2  # the threshold at which probes of relations improve in the thesis
+OVERLAP = 0.05  # of the neurons, whose overlap between languages is measured
+NO_MULTILINGUAL = "the models are not an XLM-R and an mBERT"
 NO_STUDENT = "no model is declared as distilled from another (--teachers STUDENT=TEACHER)"
 
 
@@ -34,10 +42,13 @@ def distilled_steps(context: StudyContext) -> tuple[StudyStep, ...]:
             load = Workload(read=n_sentences(corpora), probed=n_sentences(corpora))
             facts = {"model": model, "task": task, "unit": "word"}
             steps.append(StudyStep("redundancy", f"Find what {model} repeats for {task}", _redundancy, load, **facts))
+    for model in _members(context):
+        title = f"Cluster the neurons of {model} with random weights"
+        steps.append(StudyStep("twin", title, _twin, Workload(read=text), model))
     parallel = sum(len(treebank) for treebank in context.data.treebanks.values())
     for task in context.data.treebank_tasks:
         title, load = f"Probe {task} across languages", Workload(read=parallel, probed=parallel)
-        steps.append(StudyStep("languages", title, _languages, load, task=task))
+        steps.append(StudyStep("languages", title, probe_across_languages, load, task=task))
     return tuple(steps)
 
 
@@ -65,13 +76,25 @@ def _redundancy(step: StudyStep, context: StudyContext) -> Run:
     return task_redundancy(step, context, _members(context)[step.model], *context.data.treebank_tasks[step.task])
 
 
-def _languages(step: StudyStep, context: StudyContext) -> Run:
+def _twin(step: StudyStep, context: StudyContext) -> Run:
+    """Where neurons survive clustering when nothing was learnt."""
+    store = context.read(step.model, _members(context)[step.model], random=True)
+    return redundancy(store, out=context.folder(step), **context.bounded).run
+
+
+def probe_across_languages(step: StudyStep, context: StudyContext) -> Run:
+    """Only multilingual models (all, where nothing is declared), and only students beside their own teachers."""
+    wanted = context.multilingual
+    members = {name: path for name, path in _members(context).items() if wanted.get(name, True)}
+    teachers = {student: own for student, own in _teachers(context).items() if {student, own} <= set(members)}
     return probe_languages(
-        [context.load(path, name=name) for name, path in _members(context).items()],
+        [context.load(path, name=name) for name, path in members.items()],
         context.data.treebanks,
         step.task,
         source="en",
+        teachers=teachers,
         thresholds=THRESHOLDS,
+        overlap=OVERLAP,
         **context.paper_probes(),
         out=context.folder(step),
         activations=context.out / "activations" / "languages",
@@ -81,6 +104,11 @@ def _languages(step: StudyStep, context: StudyContext) -> Run:
     ).run
 
 
+def _teachers(context: StudyContext) -> Mapping[str, str]:
+    """The distilled models with their teachers: declared, or made by the first step."""
+    return {STUDENT: context.first} if len(context.models) == 1 else context.teachers
+
+
 @claim("§5.1, figure 5.2", "Layers of distilled models are as similar, along depth, as those of the original.", above=0)
 def distilled_layers_follow_the_original(results: Results) -> Evidence | str | None:
     """Pearson's correlation of the layer averages of each distilled model and its teacher, at equal relative depth."""
@@ -88,7 +116,12 @@ def distilled_layers_follow_the_original(results: Results) -> Evidence | str | N
     averages = curves.loc[curves["curve"] == "layer_average"].sort_values("layer")
     models = {str(model): rows for model, rows in averages.groupby("model", sort=False)}
     students = _students(results).items()
-    cases = {student: _depth_correlation(models[teacher], models[student]) for student, teacher in students}
+    cases = {}
+    for student, teacher in students:
+        original, other = models[teacher].reset_index(), models[student].reset_index()
+        depths = [(rows["layer"] / rows["layer"].max()).to_numpy(float) for rows in (original, other)]
+        expected = np.interp(depths[1], depths[0], original["value"].to_numpy(float))
+        cases[student] = Measurement.correlation(expected, other["value"].to_numpy(float))
     return Evidence.of(cases) or NO_STUDENT
 
 
@@ -113,19 +146,24 @@ def distilled_models_reach_the_original(results: Results) -> Evidence | str | No
     return Evidence.of(cases) or NO_STUDENT
 
 
-@claim("§5.2, table 5.1", "At high thresholds, most surviving neurons lie in the lower half of the layers.", above=0.5)
+@claim(
+    "§5.2, table 5.1", "At high thresholds, neurons of lower layers survive (more than with random weights).", above=0
+)
 def survivors_lie_low(results: Results) -> Evidence | None:
-    """The fraction of representatives at the threshold 0.8 in the lower half of the layers.
+    """The fraction of representatives at the threshold 0.8 in the lower half of the layers, minus the random twin's.
 
-    Representatives are medoids: the first neuron of each cluster would lie low by construction.
+    Representatives are medoids: the first neuron of each cluster would lie low by construction, whatever the weights.
     """
-    cases = {}
-    for step, run in results.of("redundancy"):
-        table = run.tables["survivors"]
-        high = table.loc[table["threshold"] == HIGH]
-        low = high.loc[high["layer"] <= high["layer"].max() / 2, "medoid"]
-        cases[case_name(step)] = sum(low.tolist()) / sum(high["medoid"].tolist())
-    return Evidence.exact(cases)
+    twins = {step.model: _low_fraction(run) for step, run in results.of("twin")}
+    runs = {step.model: run for step, run in results.of("redundancy")}
+    return Evidence.exact({model: _low_fraction(run) - twins[model] for model, run in runs.items() if model in twins})
+
+
+def _low_fraction(run: Run) -> float:
+    table = run.tables["survivors"]
+    high = table.loc[table["threshold"] == HIGH]
+    low = high.loc[high["layer"] <= high["layer"].max() / 2, "medoid"]
+    return float(low.sum() / high["medoid"].sum())
 
 
 @claim("§5.3, figure 5.5", "Transfer from English is best to Germanic languages.", above=0)
@@ -152,20 +190,247 @@ def distilled_models_transfer_nearly_as_well(results: Results) -> Evidence | str
     return Evidence.of(cases) or NO_STUDENT
 
 
+@claim("§5.1, figure 5.2", "GPT-2 repeats one layer: its middle layers are the most similar of all models.", above=0)
+def gpt2_is_flat(results: Results) -> Evidence | str | None:
+    """Mean CKA of the middle layers (neither the first nor the last) of GPT-2 minus the highest of other models."""
+    return _extreme(results, "gpt2", highest=True)
+
+
+@claim("§5.1, figure 5.1", "XLNet's layers are the least similar of all models.", above=0)
+def xlnet_is_least_alike(results: Results) -> Evidence | str | None:
+    """The lowest mean CKA of the middle layers of other models minus that of XLNet."""
+    return _extreme(results, "xlnet", highest=False)
+
+
+@claim("§5.2, figure 5.3", "Fewer neurons (threshold 0.2) label relations better than all neurons.", above=0)
+def fewer_neurons_label_relations_better(results: Results) -> Evidence | None:
+    """The score for relations at the threshold 0.2 minus that of all neurons, per model."""
+    runs = [(step, run) for step, run in results.of("redundancy") if step.task.startswith("deprel")]
+    return Evidence.of({step.model: _score(run, GAIN) - _score(run, 0.0) for step, run in runs})
+
+
+@claim("§5.3, figures 5.4 and 5.6", "XLM-R transfers better to other languages than mBERT.", above=0)
+def xlmr_transfers_better(results: Results) -> Evidence | str | None:
+    """Mean score in other languages with all neurons: XLM-R minus mBERT, per task."""
+    cases = {}
+    for step, run in results.of("languages"):
+        means = {}
+        for model, rows in _other_languages(run).groupby("model", sort=False):
+            means.setdefault(results.families.get(str(model)), Measurement.mean(rows, "score"))
+        if {"xlm-roberta", "bert"} <= set(means):
+            cases[step.task] = means["xlm-roberta"] - means["bert"]
+    return Evidence.of(cases) or NO_MULTILINGUAL
+
+
+@claim("§5.3, figure 5.5", "Transfer falls from Germanic over Romance to non-Indo-European languages.", above=0)
+def families_fall_in_order(results: Results) -> Evidence | str | None:
+    """Mean score of each family minus that of the next (Germanic, Romance, Slavic, other), with all neurons."""
+    cases = {}
+    for step, run in results.of("languages"):
+        for model, rows in _other_languages(run).groupby("model", sort=False):
+            groups = rows["family"].where(rows["family"].isin(("Germanic", "Romance", "Slavic")), "other families")
+            means = {name: Measurement.mean(own, "score") for name, own in rows.groupby(groups)}
+            order = [name for name in ("Germanic", "Romance", "Slavic", "other families") if name in means]
+            for near, far in pairwise(order):
+                cases[f"{model}, {step.task}, {near} and {far}"] = means[near] - means[far]
+    return Evidence.of(cases) or "there is only one family beside English"
+
+
+@claim("§3.3", "Which layers the neurons come from hardly matters: no subset of layers loses five points.", above=-0.05)
+def subsets_do_not_matter(results: Results) -> Evidence | str | None:
+    """The score of the worst subset of layers minus that of all layers, mean over other languages, per model, task."""
+    cases = {}
+    for step, run in results.of("languages"):
+        table = run.tables["languages"]
+        for model, rows in table.loc[table["language"] != run.config["source"]].groupby("model", sort=False):
+            subsets = rows.loc[rows["kind"] == "subset"].groupby("features", sort=False)
+            means = [Measurement.mean(own, "score") for _, own in subsets]
+            if means:
+                whole = Measurement.mean(rows.loc[rows["threshold"] == 0], "score")
+                cases[f"{model}, {step.task}"] = min(means, key=lambda mean: mean.value) - whole
+    return Evidence.of(cases)
+
+
+@claim("§6", "Distilled models need a larger share of their neurons than the originals (38 % and 20 %).", above=0)
+def distilled_models_need_a_larger_share(results: Results) -> Evidence | str | None:
+    """The smallest share of neurons that keeps 99 % of the score: student minus teacher, per student and task."""
+    needed = {(step.model, step.task): _share(run) for step, run in results.of("redundancy")}
+    students = _students(results)
+    cases = {
+        f"{model}, {task}": share - needed[students[model], task]
+        for (model, task), share in needed.items()
+        if (students.get(model, ""), task) in needed
+    }
+    return Evidence.exact(cases) or NO_STUDENT
+
+
+@claim("RQ3, §5.3", "Languages need the same neurons: the overlap of selected neurons is above chance.", above=0)
+def languages_share_neurons(results: Results) -> Evidence | None:
+    """The share of the first 5 % of neurons that two languages have in common, minus chance; mean over pairs."""
+    cases = {}
+    for step, run in results.of("languages"):
+        if "overlap" in run.tables:
+            for model, rows in run.tables["overlap"].groupby("model", sort=False):
+                cases[f"{model}, {step.task}"] = _mean_with_error((rows["overlap"] - rows["chance"]).to_numpy(float))
+    return Evidence.of(cases)
+
+
+@claim("RQ4, §5.3", "Distillation hurts transfer: students score below their teachers in other languages.", below=0)
+def distillation_hurts_transfer(results: Results) -> Evidence | str | None:
+    """Score of the student minus that of its teacher with all neurons, paired over sentences; mean over languages."""
+    cases = {}
+    for step, run in results.of("languages"):
+        table = run.tables["students"]
+        table = table.loc[(table["features"] == "threshold 0") & (table["language"] != run.config["source"])]
+        for model, rows in table.groupby("model", sort=False):
+            cases[f"{model}, {step.task}"] = Measurement.mean(rows, "change")
+    return Evidence.of(cases) or NO_STUDENT
+
+
+def _mean_with_error(values: np.ndarray) -> Measurement:
+    """A mean with its normal interval over pairs of languages."""
+    reach = 1.96 * values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return Measurement(float(values.mean()), float(values.mean() - reach), float(values.mean() + reach))
+
+
+def _extreme(results: Results, family: str, *, highest: bool) -> Evidence | str | None:
+    """How far the middle layers of a family are more (or less) alike than those of every other model."""
+    pairs, means = results.only("compare").tables["similarity"], {}
+    for model, rows in pairs.loc[pairs["model_a"] == pairs["model_b"]].groupby("model_a", sort=False):
+        last = rows["layer_a"].max()
+        middle = rows["layer_a"].between(1, last - 1) & rows["layer_b"].between(1, last - 1)
+        means[str(model)] = Measurement.mean(rows.loc[middle & (rows["layer_a"] != rows["layer_b"])])
+    own = [mean for model, mean in means.items() if results.families.get(model) == family]
+    others = [mean for model, mean in means.items() if results.families.get(model) != family]
+    if not own or not others:
+        return f"there is no {family} beside models of other families"
+    other = max(others, key=lambda mean: mean.value if highest else -mean.value)
+    return Evidence.of({family: own[0] - other if highest else other - own[0]})
+
+
+def layer_curves(results: Results) -> pd.DataFrame:
+    """Figure 5.2: the mean similarity of each layer; (a) original models, then every distilled one with its teacher."""
+    table, students = curves("compare", "layer_average", "cka")(results), _students(results)
+    originals = table.loc[~table["model"].isin(students)].assign(panel="(a) original models")
+    pairs = [
+        chosen(table, model=(teacher, student)).assign(panel=f"({chr(98 + n)}) {teacher} and {student}")
+        for n, (student, teacher) in enumerate(students.items())
+    ]
+    return pd.concat([originals, *pairs], ignore_index=True)
+
+
+def threshold_curves(results: Results) -> pd.DataFrame:
+    """Figure 5.3: the neurons that are left (share of all) and the score of each task at each threshold."""
+    table = gathered(results, "redundancy", "thresholds")
+    share = table.drop_duplicates(["model", "threshold"]).assign(line="neurons (share of all)")
+    share = share.drop(columns=["score", "low", "high"], errors="ignore").rename(columns={"share": "value"})
+    scores = table.drop(columns="share").rename(columns={"task": "line", "score": "value"})
+    names = ["model", "threshold", "line", "neurons", "value", "low", "high"]
+    return pd.concat([scores, share], ignore_index=True).reindex(columns=names)
+
+
+def survivor_grid(results: Results, *, first: bool) -> pd.DataFrame:
+    """Tables 5.1 and A.1 to A.8: neurons left in each layer (rows) at each threshold (columns), per model.
+
+    One representative per cluster, the medoid; the layers do not depend on the task, whose first one is shown.
+    """
+    table = gathered(results, "redundancy", "survivors")
+    names = table["model"].unique()
+    table = chosen(table, model=tuple(names[:1] if first else names[1:]))
+    table = table.drop_duplicates(["model", "threshold", "layer"]) if len(table) else table
+    return wide(table, ["model", "layer"], "threshold", "medoid")
+
+
+def language_curves(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
+    """Figures 5.4 and 5.6: the score of each language at each threshold."""
+    table = chosen(gathered(results, "languages", "languages"), task=task)
+    return chosen(table, kind="threshold")
+
+
+def family_curves(results: Results, *, first: bool) -> pd.DataFrame:
+    """Figures 5.5 and B.1 to B.6: the languages of each family by themselves; of the first model, or of the others."""
+    table = chosen(gathered(results, "languages", "languages"), kind="threshold")
+    names = table["model"].unique()
+    return chosen(table, model=tuple(names[:1] if first else names[1:]))
+
+
+def language_grid(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
+    """Tables B.1 and B.2: one row per threshold and quantity, one column per family, language and model."""
+    table = chosen(gathered(results, "languages", "languages"), kind="threshold", task=task)
+    if table.empty:
+        return table
+    long = table.melt(
+        ["threshold", "family", "language", "model"], ["score", "low", "high"], var_name="of", value_name="value"
+    ).sort_values(["family", "language"], kind="stable")
+    grid = wide(long, ["threshold", "of"], ["family", "language", "model"], "value")
+    return grid.sort_values("threshold", kind="stable", ignore_index=True)
+
+
+def training_accuracy(results: Results) -> pd.DataFrame:
+    """Table C.1: the accuracy on the training share, per model and task, at each threshold."""
+    table = chosen(gathered(results, "languages", "languages"), kind="threshold")
+    return wide(table.drop_duplicates(["model", "task", "threshold"]), ["model", "task"], "threshold", "train")
+
+
+def effect_table(results: Results) -> pd.DataFrame:
+    """RQ2: what architecture, multilingualism and distillation change, each with all else as equal as it can be.
+
+    Distillation: student minus teacher. Multilingualism: a multilingual model minus a monolingual one of its
+    architecture. Architecture: every pair of undistilled models of different architectures with the same languages.
+    Scores of all neurons, with the interval of the difference over sentences and seeds.
+    """
+    scores = {(step.model, step.task): _score(run, 0.0) for step, run in results.of("redundancy")}
+    shares = {(step.model, step.task): _share(run) for step, run in results.of("redundancy")}
+    students, rows = _students(results), []
+    for model, task in scores:
+        for other in (name for name, own in scores if own == task and name != model):
+            if (effect := _effect(results, students, model, other)) is not None:
+                change = scores[model, task] - scores[other, task]
+                row = {"effect": effect, "task": task, "model": model, "compared with": other}
+                row |= {"change of score": change.value, "low": change.low, "high": change.high}
+                rows.append({**row, "change of neurons needed": shares[model, task] - shares[other, task]})
+    return pd.DataFrame(rows)
+
+
+def _effect(results: Results, students: Mapping[str, str], model: str, other: str) -> str | None:
+    """Which effect a model shows beside another; None where the two differ in more than one way."""
+    if students.get(model) == other:
+        return "distillation"
+    if model in students or other in students:
+        return None
+    languages = [results.multilingual.get(name) for name in (model, other)]
+    families = [results.families.get(name, "").removeprefix("xlm-") for name in (model, other)]
+    if families[0] == families[1]:
+        return "multilingualism" if languages == [True, False] else None
+    return "architecture" if languages[0] == languages[1] and model < other else None
+
+
+def _share(run: Run) -> float:
+    """The smallest share of neurons after clustering that keeps 99 % of the score."""
+    table = run.tables["thresholds"]
+    return float(table.loc[table["score"] >= 0.99 * table.loc[table["threshold"] == 0, "score"].mean(), "share"].min())
+
+
+def overlap_grid(results: Results) -> pd.DataFrame:
+    """RQ3: the share of the first 5 % of neurons that two languages have in common; chance in the last column."""
+    table = gathered(results, "languages", "overlap")
+    if table.empty:
+        return table
+    grid = wide(table, ["model", "task", "language_a"], "language_b", "overlap")
+    return grid.assign(chance=float(table["chance"].iloc[0]))
+
+
+def language_losses(results: Results) -> pd.DataFrame:
+    """RQ4: score of each student and its teacher in every language with all neurons; paired difference, interval."""
+    table = gathered(results, "languages", "students")
+    return chosen(table, features="threshold 0") if not table.empty else table
+
+
 def _students(results: Results) -> Mapping[str, str]:
     """The distilled models with their teachers: declared, or made by the first step."""
     if results.of("distill"):
         return {STUDENT: next(iter(results.families))}
     return results.teachers
-
-
-def _depth_correlation(original: pd.DataFrame, other: pd.DataFrame) -> Measurement:
-    """The correlation of two curves over depth, the original interpolated at the depths of the other."""
-    depths, original_depths = (
-        (rows["layer"] / rows["layer"].max()).to_numpy(dtype=float) for rows in (other, original)
-    )
-    expected = np.interp(depths, original_depths, original["value"].to_numpy(dtype=float))
-    return Measurement.correlation(expected, other["value"].to_numpy(dtype=float))
 
 
 def _score(run: Run, threshold: float) -> Measurement:
@@ -185,16 +450,80 @@ DISTILLED = Document(
     source="A thesis on redundancy in ten distilled and multilingual models",
     steps=distilled_steps,
     exhibits=(
-        Exhibit("Figure 5.1", "CKA between the layers of each model", "compare", "similarity"),
-        Exhibit("Figure 5.2", "Average similarity of each layer to the others", "compare", "curves"),
-        Exhibit("Figure 5.3", "Neurons and accuracy at each threshold", "redundancy", "thresholds"),
-        Exhibit("Table 5.1", "Neurons left in each layer at each threshold", "redundancy", "survivors"),
-        Exhibit("Figures 5.4 to 5.6", "Accuracy in other languages at each threshold", "languages", "languages"),
-        Exhibit("Tables A.1 to A.8", "Neurons left in each layer at each threshold", "redundancy", "survivors"),
-        Exhibit("Tables B.1 and B.2", "Accuracy of each language and threshold", "languages", "wide"),
+        Exhibit("Figure 5.1", "CKA between the layers of each model", ("compare",), *layer_maps("compare")),
+        Exhibit(
+            "Figure 5.2",
+            "Mean similarity of each layer: originals, and distilled models with their teachers",
+            ("compare",),
+            layer_curves,
+            Drawing("lines", x="layer", y="value", by="model", panel="panel"),
+        ),
+        Exhibit(
+            "Figure 5.3",
+            "Neurons and accuracy at each threshold",
+            ("redundancy",),
+            threshold_curves,
+            Drawing("lines", x="threshold", y="value", by="line", panel="model"),
+        ),
+        Exhibit(
+            "Table 5.1",
+            "Neurons left in each layer at each threshold",
+            ("redundancy",),
+            partial(survivor_grid, first=True),
+        ),
+        *(
+            Exhibit(
+                f"Figure {number}",
+                f"Accuracy in other languages at each threshold: {what}",
+                ("languages",),
+                partial(language_curves, task=task),
+                Drawing("lines", x="threshold", y="score", by="language", panel="model"),
+            )
+            for number, what, task in (("5.4", "parts of speech", TAGS), ("5.6", "relations", RELATIONS))
+        ),
+        *(
+            Exhibit(
+                label,
+                f"Accuracy of the languages of each family: {what}",
+                ("languages",),
+                partial(family_curves, first=first),
+                Drawing("lines", x="threshold", y="score", by="language", panel="model,task,family"),
+            )
+            for label, what, first in (("Figure 5.5", "the first model", True), ("Figures B.1 to B.6", "others", False))
+        ),
+        Exhibit(
+            "Tables A.1 to A.8",
+            "Neurons left in each layer at each threshold, other models",
+            ("redundancy",),
+            partial(survivor_grid, first=False),
+        ),
+        *(
+            Exhibit(
+                label,
+                f"Accuracy of each language and threshold: {what}",
+                ("languages",),
+                partial(language_grid, task=task),
+            )
+            for label, what, task in (
+                ("Table B.1", "parts of speech", TAGS),
+                ("Table B.2", "relations", RELATIONS),
+            )
+        ),
+        Exhibit("Table C.1", "Accuracy on the training part", ("languages",), training_accuracy),
+        Exhibit("RQ2", "Effects of architecture, multilingualism and distillation", ("redundancy",), effect_table),
+        Exhibit("RQ3", "Overlap of the neurons that languages need", ("languages",), overlap_grid),
+        Exhibit(
+            "RQ4",
+            "Students and their teachers in every language",
+            ("languages",),
+            language_losses,
+            Drawing("lines", x="language", y="change", by="model", panel="task"),
+        ),
     ),
     claims=(
         distilled_layers_follow_the_original,
+        gpt2_is_flat,
+        xlnet_is_least_alike,
         clustering_keeps_the_score,
         Claim(
             "§5.2, figure 5.3",
@@ -202,10 +531,17 @@ DISTILLED = Document(
             Rule(0.5),
             removable_fraction,
         ),
+        fewer_neurons_label_relations_better,
         distilled_models_reach_the_original,
+        distilled_models_need_a_larger_share,
         survivors_lie_low,
         germanic_languages_are_nearest,
+        families_fall_in_order,
+        xlmr_transfers_better,
+        subsets_do_not_matter,
+        languages_share_neurons,
         distilled_models_transfer_nearly_as_well,
+        distillation_hurts_transfer,
     ),
     models={
         "bert-base-cased": 85e6,
@@ -225,6 +561,8 @@ DISTILLED = Document(
         "distilgpt2": "gpt2",
         "distilbert-base-multilingual-cased": "bert-base-multilingual-cased",
     },
+    multilingual=True,
+    units=("treebank",),
     needs=("treebanks/UD_English-EWT", "treebanks/UD_*-PUD"),
     trains=False,
 )

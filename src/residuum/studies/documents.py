@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,10 +16,13 @@ from residuum.studies.settings import StudyName
 
 if TYPE_CHECKING:
     from residuum.studies.context import StudyContext
+    from residuum.studies.exhibits import Exhibit
 
 FINDING_COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
 CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")
-EXHIBIT_COLUMNS = ("document", "shows", "step", "command", "table", "rows")
+EXHIBIT_COLUMNS = (
+    "document", "shows", "table", "rows", "step", "command", "steps", "shape", "x", "y", "by", "panel",
+)  # fmt: skip
 TRAINED_COLUMNS = (
     "model", "task", "left_out", "frozen", "metric", "score", "low", "high", "majority", "seeds", "learnt",
 )  # fmt: skip
@@ -62,16 +65,6 @@ def step_name(kind: str, model: str = "", task: str = "", variant: str = "") -> 
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """A table or figure of the document, and the kind of step whose table holds ours."""
-
-    label: str
-    title: str
-    kind: str
-    table: str
-
-
-@dataclass(frozen=True)
 class PrintedData:
     """A data set that the document learnt a task from, recognised by its number of examples."""
 
@@ -86,11 +79,31 @@ class PrintedData:
         return (train + dev, test) == (self.learnt, self.tested)
 
 
+@dataclass(frozen=True)
+class PrintedTargets:
+    """Data in other languages that the document tested on, recognised by its examples (or pairs) per language."""
+
+    name: str
+    tested: Mapping[str, int]
+
+    def matches(self, run: Run) -> bool:
+        """Whether a run was tested on as many examples of each language, or retrieved among as many pairs."""
+        if "retrieval" in run.tables:
+            table = run.tables["retrieval"]
+            found = dict(zip(table["pair"], table["sentences"], strict=True))
+        else:
+            found = {code: sizes.get("dev") for code, sizes in run.summary.get("target examples", {}).items()}
+        return all(found.get(language) == size for language, size in self.tested.items())
+
+
 GLUE = {
     "sst2": PrintedData("SST-2", 67_349, 872),
     "mrpc": PrintedData("MRPC", 3_668, 408),
     "rte": PrintedData("RTE", 2_490, 277),
     "stsb": PrintedData("STS-B", 5_749, 1_500),
+    "mnli": PrintedData("MNLI", 392_702, 9_815),
+    "qnli": PrintedData("QNLI", 104_743, 5_463),
+    "qqp": PrintedData("QQP", 363_846, 40_430),
 }
 """The documents test on GLUE's development parts, whose labels are public."""
 
@@ -106,7 +119,7 @@ class PrintedNumber:
     what: str
     value: float
     model: str
-    data: PrintedData
+    data: PrintedData | PrintedTargets
     step: Mapping[str, str]
     number: Callable[[Run], float]
     tolerance: float = 0.02
@@ -127,6 +140,7 @@ class Document:
     printed: tuple[PrintedNumber, ...] = ()
     needs: tuple[str, ...] = ()  # folders of --data
     units: tuple[str, ...] = ()  # of the tasks that can be chosen: word, sentence
+    multilingual: bool = False  # whether it reads other languages than English
     trains: bool = True  # whether sentence tasks are learnt, so that the number of examples matters
 
 
@@ -142,6 +156,7 @@ class Results:
     runs: Mapping[str, Run]
     families: Mapping[str, str] = field(default_factory=dict)  # architecture of each model
     teachers: Mapping[str, str] = field(default_factory=dict)  # of distilled models
+    multilingual: Mapping[str, bool] = field(default_factory=dict)  # of models that say so
 
     def of(self, kind: str, **facts: str) -> list[tuple[StudyStep, Run]]:
         """The steps of a kind with this model, task, unit or variant, and their runs."""
@@ -184,8 +199,9 @@ def finding_tables(document: Document, results: Results, *, printed: bool) -> di
             agrees = claim.rule.supports(number.value)
             cases.append({"where": claim.where, "finding": claim.finding, **case, "agrees": agrees})
     for number in document.printed if printed else ():
-        same_model = results.of(**number.step, model=number.model)
-        findings += [_number_row(number, run) for _, run in same_model if number.data.matches(run)][:1]
+        first = next(iter(results.families), "")  # reads where a step names no model
+        own = [run for step, run in results.of(**number.step) if (step.model or first) == number.model]
+        findings += [_number_row(number, run) for run in own if number.data.matches(run)][:1]
     return {
         "findings": pd.DataFrame(findings, columns=pd.Index(FINDING_COLUMNS)),
         "cases": pd.DataFrame(cases, columns=pd.Index(CASE_COLUMNS)),
@@ -222,21 +238,31 @@ def _number_row(printed: PrintedNumber, run: Run) -> dict[str, Any]:
     }
 
 
-def exhibit_table(document: Document, results: Results) -> pd.DataFrame:
-    """One row per step that holds part of a table or figure of the document, in the document's order."""
-    rows = [
-        {
-            "document": exhibit.label,
-            "shows": exhibit.title,
-            "step": step.name,
-            "command": run.command,
-            "table": exhibit.table,
-            "rows": len(run.tables[exhibit.table]) if exhibit.table in run.tables else 0,
-        }
-        for exhibit in document.exhibits
-        for step, run in results.of(exhibit.kind)
-    ]
-    return pd.DataFrame(rows, columns=pd.Index(EXHIBIT_COLUMNS))
+def exhibit_tables(document: Document, results: Results) -> dict[str, pd.DataFrame]:
+    """The document's tables and figures in its order, each under its own number, and `exhibits`, the list of them.
+
+    One that cannot be made from these models, data or steps is listed without rows.
+    """
+    tables, rows = {}, []
+    for exhibit in document.exhibits:
+        steps = [pair for kind in exhibit.kinds for pair in results.of(kind)]
+        table = exhibit.make(results) if steps else pd.DataFrame()
+        if not table.empty:
+            tables[exhibit.table] = table.reset_index(drop=True)
+        step, run = steps[0] if steps else (None, None)
+        rows.append(
+            {
+                "document": exhibit.label,
+                "shows": exhibit.title,
+                "table": exhibit.table if exhibit.table in tables else "",
+                "rows": len(table),
+                "step": step.name if step else "",
+                "command": run.command if run else "",
+                "steps": ", ".join(own.name for own, _ in steps),
+                **asdict(exhibit.drawing),
+            }
+        )
+    return {**tables, "exhibits": pd.DataFrame(rows, columns=pd.Index(EXHIBIT_COLUMNS))}
 
 
 def trained_table(results: Results) -> pd.DataFrame:

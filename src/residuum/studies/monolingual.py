@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from residuum.adaptation.adapting import adapt
@@ -23,13 +26,21 @@ from residuum.storage.results import Result, Run, clear_content_errors, finished
 from residuum.storage.schemas import read_yaml
 from residuum.studies.claims import Evidence, Measurement, claim
 from residuum.studies.context import NARROW_RATE, StudyContext, block_count, is_narrow
-from residuum.studies.documents import Document, Exhibit, Results, StudyStep, Workload
+from residuum.studies.documents import Document, PrintedNumber, PrintedTargets, Results, StudyStep, Workload
+from residuum.studies.exhibits import AVERAGE, Drawing, Exhibit, chosen, gathered, wide
 from residuum.studies.steps import distillation_config, distillation_load
 
+TEACHER = "xlm-roberta-base"
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
 RETRIEVING = {"aligned": ALIGNED, "unaligned": SHOT}  # kinds of retrieval steps, and whose students retrieve
 SUBSETS = ("uniform", "bottom", "top")
+BILINGUALS = {  # students of all languages, table 4.9
+    "sample": (BILINGUAL,),
+    "small": (BILINGUAL, "bilingual-monoalignment"),
+    "paper": (BILINGUAL, "bilingual-monoshot-cos", "bilingual-monoalignment"),
+}
 FEW_SHOT = {"sample": (10,), "small": (10, 100), "paper": (10, 100, 500)}
+FEW_CHOICES = {"sample": (10,), "small": (10, 50), "paper": (10, 50, 100)}  # XCOPA has a hundred examples
 FEW_SHOT_EPOCHS = {"sample": 2.0, "small": 10.0}  # the thesis: 50
 ADAPTERS = ("adapter-source", "adapter-target", "adapter-joint")
 STRATEGIES: dict[str, Any] = {
@@ -55,28 +66,44 @@ def monolingual_steps(context: StudyContext) -> tuple[StudyStep, ...]:
     """Distil three kinds of students; retrieve translations; adapt to tasks; correlate; ablate the method."""
     pairs = sum(len(translations.source) for translations in context.data.pairs())
     distilling = distillation_load(context)
+    bilinguals = BILINGUALS[context.scale.name]
     steps = [
         StudyStep("distill", f"Distil students by {preset}", _distill, distilling, variant=preset)
-        for preset in (ALIGNED, SHOT, BILINGUAL)
+        for preset in (ALIGNED, SHOT, *bilinguals)
     ]
-    steps.append(StudyStep("retrieval", "Retrieve translations with the teacher", _teacher, Workload(read=2 * pairs)))
+    steps.append(
+        StudyStep(
+            "retrieval", "Retrieve translations with the teacher", retrieve_with_teacher, Workload(read=2 * pairs)
+        )
+    )
     for kind, preset in RETRIEVING.items():
         for language in context.data.targets():
             title = f"Retrieve translations from {language} to en with students by {preset}"
             steps.append(StudyStep(kind, title, _students, Workload(read=pairs), variant=language))
-    for variant in (*SUBSETS, BILINGUAL):
+    for variant in (*SUBSETS, *bilinguals):
         title = f"Retrieve translations with {variant}"
-        steps.append(StudyStep("single", title, _single, Workload(read=2 * pairs), variant=variant))
+        steps.append(StudyStep("single", title, retrieve_with_one_model, Workload(read=2 * pairs), variant=variant))
     for task, (_, corpora) in context.data.transfers.items():
-        for variant in ("teacher", *SUBSETS, SHOT, BILINGUAL):
+        for variant in ("teacher", *SUBSETS, SHOT, *bilinguals):
             strategies = 2 * len(STRATEGIES["small"]) if variant == SHOT else 1
             load = Workload(trained=strategies * len(corpora.train) * context.scale.epochs)
             title = f"Transfer {task} from English with {variant}"
-            steps.append(StudyStep("adapt", title, _adapt, load, task=task, variant=variant))
-    steps.append(StudyStep("correlate", "Correlate alignment with downstream scores (table 4.11)", _correlate))
-    tables = " and ".join(TABLES[context.scale.name])
+            steps.append(StudyStep("adapt", title, adapt_to_task, load, task=task, variant=variant))
+    tables = TABLES[context.scale.name]
     load = distillation_load(context, students=4)
-    steps.append(StudyStep("losses", f"Distil with other losses and without parts (tables {tables})", _losses, load))
+    title = f"Distil with other losses and without parts (tables {' and '.join(tables)})"
+    steps.append(StudyStep("losses", title, distil_rows, load))
+    rows = list(dict.fromkeys(row for table in tables for row in DISTILLATIONS[table]))
+    for row in rows:
+        for language in context.data.targets():
+            title = f"Retrieve translations from {language} to en with {row}"
+            steps.append(StudyStep("row-retrieval", title, retrieve_with_row, Workload(read=pairs), task=language,
+                                   variant=row))  # fmt: skip
+        for task, (_, corpora) in context.data.transfers.items():
+            load = Workload(trained=len(corpora.train) * context.scale.epochs)
+            title = f"Transfer {task} from English with {row}"
+            steps.append(StudyStep("row-adapt", title, adapt_row, load, task=task, variant=row))
+    steps.append(StudyStep("correlate", "Correlate alignment with downstream scores (table 4.11)", correlate_scores))
     return tuple(steps)
 
 
@@ -97,7 +124,7 @@ def student_folder(context: StudyContext, preset: str, language: str = "") -> Pa
     return context.folder("distill", variant=preset) / "students" / languages
 
 
-def _teacher(step: StudyStep, context: StudyContext) -> Run:
+def retrieve_with_teacher(step: StudyStep, context: StudyContext) -> Run:
     """All layers, each alone, every second one and the thirds of table 4.3."""
     blocks = block_count(context.models[context.first])
     third = max(1, blocks // 3)
@@ -124,10 +151,10 @@ def _students(step: StudyStep, context: StudyContext) -> Run:
     ).run
 
 
-def _single(step: StudyStep, context: StudyContext) -> Run:
+def retrieve_with_one_model(step: StudyStep, context: StudyContext) -> Run:
     """One model reads all languages: layers of the teacher without distillation, or the bilingual student."""
-    if step.variant == BILINGUAL:
-        model = context.load(student_folder(context, BILINGUAL))
+    if step.variant not in SUBSETS:
+        model = context.load(student_folder(context, step.variant))
     else:
         teacher = context.load(context.models[context.first])
         keep_layers(teacher.module, kept_layers(teacher.n_layers, keep=_subsets(context)[step.variant]))
@@ -136,38 +163,83 @@ def _single(step: StudyStep, context: StudyContext) -> Run:
     return evaluate_retrieval(model, context.data.pairs(), out=context.folder(step), **context.bounded).run
 
 
-def _correlate(step: StudyStep, context: StudyContext) -> Run:
-    """Over the teacher, its layers and the students that learnt the tasks; a score is the mean over tasks."""
-    singles = {name: Retrieval(read_run(context.folder("single", variant=name))) for name in (*SUBSETS, BILINGUAL)}
-    students = [read_run(context.folder("unaligned", variant=code)) for code in context.data.targets()]
+def correlate_scores(step: StudyStep, context: StudyContext) -> Run:
+    """Over the teacher, its layers and all students that learnt the tasks; a score is the mean over tasks."""
+
+    def joined(kind: str, variant: str = "") -> Retrieval:
+        """The retrieval of students that have a run per language."""
+        facts = [
+            {"task": code, "variant": variant} if variant else {"variant": code} for code in context.data.targets()
+        ]
+        runs = [read_run(context.folder(kind, **own)) for own in facts]
+        table = pd.concat([run.tables["retrieval"] for run in runs], ignore_index=True)
+        return Retrieval(replace(runs[0], tables={"retrieval": table, "averages": average_table(table)}))
+
+    def downstream(kind: str, variant: str) -> float:
+        runs = [read_run(context.folder(kind, task=task, variant=variant)) for task in context.data.transfers]
+        return fmean(run.summary[f"test {run.summary['metric']}"]["full-target"] for run in runs)
+
+    singles = (*SUBSETS, *BILINGUALS[context.scale.name])
+    rows = [row for table in TABLES[context.scale.name] for row in DISTILLATIONS[table] if row != SHOT]
     with clear_content_errors("study monolingual", context.out):
-        teacher = Retrieval(read_run(context.folder("retrieval")))
-        table = pd.concat([run.tables["retrieval"] for run in students], ignore_index=True)
-        joined = replace(students[0], tables={"retrieval": table, "averages": average_table(table)})
-        retrievals = {"teacher": teacher, SHOT: Retrieval(joined), **singles}
-        scores = {variant: _mean_score(context, variant) for variant in retrievals}
+        retrievals = {"teacher": Retrieval(read_run(context.folder("retrieval"))), SHOT: joined("unaligned")}
+        retrievals |= {name: Retrieval(read_run(context.folder("single", variant=name))) for name in singles}
+        scores = {variant: downstream("adapt", variant) for variant in retrievals}
+        retrievals |= {row: joined("row-retrieval", row) for row in rows}
+        scores |= {row: downstream("row-adapt", row) for row in rows}
     return correlate_alignment(retrievals, scores, out=context.folder(step), fresh=context.fresh).run
 
 
-def _mean_score(context: StudyContext, variant: str) -> float:
-    """The zero-shot test score of `full-target`, averaged over tasks."""
-    runs = [read_run(context.folder("adapt", task=task, variant=variant)) for task in context.data.transfers]
-    return fmean(run.summary[f"test {run.summary['metric']}"]["full-target"] for run in runs)
+def row_folder(context: StudyContext, row: str, language: str) -> Path:
+    """The student of a language in a row of tables 4.7 and 4.8."""
+    return context.folder("losses") / row / "students" / language
 
 
-def _adapt(step: StudyStep, context: StudyContext) -> Run:
+def retrieve_with_row(step: StudyStep, context: StudyContext) -> Run:
+    """The students of a row of tables 4.7 and 4.8, in one language and English."""
+    return evaluate_retrieval(
+        context.load(row_folder(context, step.variant, step.task)),
+        [context.data.pairs()[context.data.targets().index(step.task)]],
+        target_model=context.load(row_folder(context, step.variant, "en")),
+        layers=["all", "each"],
+        out=context.folder(step),
+        **context.bounded,
+    ).run
+
+
+def adapt_row(step: StudyStep, context: StudyContext) -> Run:
+    """The students of a row, adapted to a task: tables 4.7 and 4.8 print downstream scores."""
     task, corpora = context.data.transfers[step.task]
-    targets, source = context.data.targets(), context.models[context.first]
-    chosen: dict[str, Any] = {"language": targets, "strategy": "full-target", **_few_shot(step, context)}
+    return adapt(
+        str(row_folder(context, step.variant, "en")),
+        corpora,
+        task,
+        context.folder(step),
+        **adaptation_settings(context).options(AdaptationTraining),
+        device=context.device,
+        target={code: str(row_folder(context, step.variant, code)) for code in corpora.targets},
+        strategy=("full-target",),
+        **context.options,
+    ).run
+
+
+def adapt_to_task(step: StudyStep, context: StudyContext) -> Run:
+    """Learn a task in English and test it in the target languages: the teacher, its layers, or students."""
+    task, corpora = context.data.transfers[step.task]
+    targets, source, scale = tuple(corpora.targets), context.models[context.first], context.scale.name
+    options: dict[str, Any] = {"language": targets, "strategy": "full-target"}
+    if scale == "paper" or step.variant in ("teacher", SHOT):  # below it only the teacher and the students
+        sizes = FEW_CHOICES if task.name == "xcopa" else FEW_SHOT
+        options |= {"few_shot": sizes[scale], "draws": 3 if scale == "paper" else 1}
     if step.variant in SUBSETS:
-        chosen["keep_layers"] = _subsets(context)[step.variant]
-    elif step.variant == BILINGUAL:
-        source = str(student_folder(context, BILINGUAL))
+        options["keep_layers"] = _subsets(context)[step.variant]
     elif step.variant == SHOT:
         source = str(student_folder(context, SHOT, "en"))
-        del chosen["language"]
-        chosen["target"] = {code: str(student_folder(context, SHOT, code)) for code in targets}
-        chosen["strategy"] = STRATEGIES[context.scale.name]
+        del options["language"]
+        options["target"] = {code: str(student_folder(context, SHOT, code)) for code in targets}
+        options["strategy"] = STRATEGIES[scale]
+    elif step.variant != "teacher":
+        source = str(student_folder(context, step.variant))
     return adapt(
         source,
         corpora,
@@ -175,16 +247,9 @@ def _adapt(step: StudyStep, context: StudyContext) -> Run:
         context.folder(step),
         **adaptation_settings(context).options(AdaptationTraining),
         device=context.device,
-        **chosen,
+        **options,
         **context.options,
     ).run
-
-
-def _few_shot(step: StudyStep, context: StudyContext) -> dict[str, Any]:
-    """Few examples of the target language; below the scale of the thesis only for the teacher and the students."""
-    if context.scale.name == "paper":
-        return {"few_shot": FEW_SHOT["paper"], "draws": 3}
-    return {"few_shot": FEW_SHOT[context.scale.name], "draws": 1} if step.variant in ("teacher", SHOT) else {}
 
 
 def adaptation_settings(context: StudyContext) -> AdaptationTraining:
@@ -199,7 +264,8 @@ def adaptation_settings(context: StudyContext) -> AdaptationTraining:
     return replace(settings, learning_rate=NARROW_RATE, few_shot_learning_rate=NARROW_RATE) if narrow else settings
 
 
-def _losses(step: StudyStep, context: StudyContext) -> Run:
+def distil_rows(step: StudyStep, context: StudyContext) -> Run:
+    """All rows of tables 4.7 and 4.8 that the scale distils."""
     config, tables = {**distillation_config(context), "preset": SHOT}, TABLES[context.scale.name]
     options = {"device": context.device, "fresh": context.fresh, "progress": False}
     return distillation_tables(config, context.folder(step), tables=tables, **options).run
@@ -237,7 +303,7 @@ def distillation_tables(
     identity = {"config": with_fingerprints(base), "tables": list(tables)}
     if run := finished_run(out, TABLES_COMMAND, identity, fresh=fresh):
         return DistillationTables(run)
-    scores = []
+    scores, history = [], []
     rows = {name: changes for table in tables for name, changes in DISTILLATIONS[table].items()}
     for name, changes in rows.items():
         options = {"out": out / name, "device": device, "fresh": fresh, "progress": progress}
@@ -245,7 +311,9 @@ def distillation_tables(
         final = result.scores[result.scores["step"] == result.scores["step"].max()]
         parameters = result.run.summary["parameters of all students"]
         scores.append(final.assign(row=name, parameters=parameters)[["row", "score", "subject", "value", "parameters"]])
-    run = Run(TABLES_COMMAND, identity, {"rows": len(rows)}, {"scores": pd.concat(scores, ignore_index=True)})
+        history.append(result.scores.assign(row=name)[["row", "step", "score", "subject", "value"]])
+    tables_of_rows = {"scores": pd.concat(scores, ignore_index=True), "history": pd.concat(history, ignore_index=True)}
+    run = Run(TABLES_COMMAND, identity, {"rows": len(rows)}, tables_of_rows)
     write_run(out, run)
     return DistillationTables(run)
 
@@ -359,6 +427,170 @@ def teacher_start_helps(results: Results) -> Evidence | None:
     return Evidence.exact({str(subject): ratio for subject, ratio in ratios.items()})
 
 
+@claim("§4.4.2, table 4.7", "Distilling from the logits alone gives the worst students.", above=0)
+def logits_alone_are_worst(results: Results) -> Evidence | str | None:
+    """Zero-shot score of the worst other row of table 4.7 minus that of `hinton`, per task."""
+    return _row_beats(results, "hinton", [row for row in DISTILLATIONS["4.7"] if row != "hinton"], worst=True)
+
+
+@claim("§4.4.2, table 4.7", "Teacher layers taken uniformly teach better than top, bottom or last layers.", above=0)
+def uniform_layers_teach_best(results: Results) -> Evidence | str | None:
+    """Zero-shot score of MonoShot minus that of the best of the other layer maps, per task."""
+    return _row_beats(results, SHOT, ["monoshot-top", "monoshot-bottom", ALIGNED])
+
+
+@claim("§4.4.3, table 4.8", "Every part of MonoShot helps: sharing, the teacher's start, and tying.", above=0)
+def every_part_helps(results: Results) -> Evidence | str | None:
+    """Zero-shot score of MonoShot minus that of the best row without one part, per task."""
+    return _row_beats(results, SHOT, [row for row in DISTILLATIONS["4.8"] if row != SHOT])
+
+
+@claim("§4.4.4, table 4.9", "One bilingual student scores at least as well as monolingual ones.", above=-0.01)
+def bilingual_students_are_as_good(results: Results) -> Evidence | None:
+    """Zero-shot score of the bilingual MonoShot student minus that of the monolingual ones, per task."""
+    return Evidence.of({task: own[BILINGUAL] - own[SHOT] for task, own in _zero_shot_scores(results).items()})
+
+
+@claim("§4.3.4, table 4.5", "A hundred target examples help every model (in named entities).", above=0)
+def examples_help(results: Results) -> Evidence | None:
+    """Test score with the most target examples minus the zero-shot score, mean over languages, per task and model."""
+    cases = {}
+    for step, run in results.of("adapt"):
+        table = chosen(run.tables["means"], strategy="full-target", part="test", metric=run.summary["metric"])
+        most = max(table["k"].tolist(), default=0)
+        if most > 0:
+            zero, few = (Measurement.mean(chosen(table, k=k)) for k in (0, most))
+            cases[f"{step.task}, {step.variant}"] = few - zero
+    return Evidence.of(cases)
+
+
+@claim("§4.5.2, table 4.12", "MonoShot without its parts is aligned worse by BERTScore.", above=0)
+def parts_align_by_bertscore(results: Results) -> Evidence | str | None:
+    """Accuracy of MonoShot by BERTScore minus that of the best row without one part, per language pair."""
+    rows: dict[str, dict[str, Measurement]] = {}
+    for step, run in results.of("row-retrieval"):
+        for pair, accuracy in _retrieval_accuracy(run, "bertscore").items():
+            rows.setdefault(pair, {})[step.variant] = accuracy
+    without = [row for row in DISTILLATIONS["4.8"] if row != SHOT]
+    cases = {
+        pair: own[SHOT] - _largest(own[row] for row in without)
+        for pair, own in rows.items()
+        if {SHOT, *without} <= set(own)
+    }
+    return Evidence.of(cases) or "the rows of table 4.8 were left out"
+
+
+def _row_beats(results: Results, row: str, others: Sequence[str], *, worst: bool = False) -> Evidence | str | None:
+    """The score of a row minus the best of others; with `worst`, that of the worst of the others minus the row's."""
+    scores: dict[str, dict[str, Measurement]] = {}
+    for step, run in results.of("row-adapt"):
+        scores.setdefault(step.task, {})[step.variant] = _strategy_scores(run)["full-target"]
+    cases = {}
+    for task, own in scores.items():
+        if row in own and set(others) <= set(own):
+            compared = sorted((own[name] for name in others), key=lambda score: score.value)
+            cases[task] = compared[0] - own[row] if worst else own[row] - compared[-1]
+    return Evidence.of(cases) or "this scale does not distil these rows; the scale paper does"
+
+
+def retrieval_grid(results: Results) -> pd.DataFrame:
+    """Table 4.3: one row per model or choice of its layers, one column per score and language pair, and averages."""
+    teacher = gathered(results, "retrieval", "retrieval")
+    layers = [name for name in teacher["layers"].unique() if "," in name or "-" in name or name == "all"]
+    third = ["bottom third", "middle third", "top third"]
+    ranges = [name for name in layers if "-" in name]
+    names = {"all": "teacher", **{name: "uniform layers" for name in layers if "," in name}}
+    names |= dict(zip(ranges, third, strict=False))
+    rows = [teacher.loc[teacher["layers"].isin(layers)].assign(strategy=lambda own: own["layers"].map(names))]
+    for kind, preset in RETRIEVING.items():
+        rows.append(gathered(results, kind, "retrieval").assign(strategy=f"{preset} students"))
+    singles = gathered(results, "single", "retrieval")
+    rows.append(singles.assign(strategy=singles.get("variant", "")))
+    return _retrieval_columns(pd.concat([rows[0], *(chosen(own, layers="all") for own in rows[1:] if len(own))]))
+
+
+def row_retrieval_grid(results: Results, table: str) -> pd.DataFrame:
+    """Tables 4.11, 4.12 and 4.13: downstream average and retrieval of the rows of a table."""
+    if table == "4.13":
+        found = pd.concat([gathered(results, kind, "retrieval") for kind in ("unaligned", "single")])
+        found = found.loc[~found["variant"].isin(SUBSETS)]
+        names = found["variant"].where(found["variant"].str.startswith("bilingual"), SHOT)
+        downstream = _downstream(results, "adapt")
+    else:
+        found = gathered(results, "row-retrieval", "retrieval")
+        found = (
+            found.loc[found["variant"].isin(DISTILLATIONS["4.8" if table == "4.12" else "4.7"])]
+            if len(found)
+            else found
+        )
+        names, downstream = found.get("variant"), _downstream(results, "row-adapt")
+    if found.empty:
+        return found
+    grid = _retrieval_columns(chosen(found.assign(strategy=names), layers="all"))
+    if table != "4.12":
+        grid.insert(1, "downstream average", [downstream.get(name, math.nan) for name in grid["strategy"].tolist()])
+    return grid
+
+
+def _retrieval_columns(table: pd.DataFrame) -> pd.DataFrame:
+    forward = table.loc[table["direction"] == "forward"]
+    grid = wide(forward, "strategy", ["score", "pair"], "accuracy")
+    for score in forward["score"].unique():
+        grid[f"{score} {AVERAGE.lower()}"] = grid[[name for name in grid if name.startswith(f"{score} ")]].mean(axis=1)
+    return grid
+
+
+def _downstream(results: Results, kind: str) -> dict[str, float]:
+    """The zero-shot test score averaged over tasks, by variant."""
+    scores: dict[str, list[float]] = {}
+    for step, run in results.of(kind):
+        scores.setdefault(step.variant, []).append(_strategy_scores(run)["full-target"].value)
+    return {variant: fmean(values) for variant, values in scores.items()}
+
+
+def layer_retrieval(results: Results, kinds: tuple[str, ...]) -> pd.DataFrame:
+    """Figures 4.1 and 4.3: accuracy of every layer alone, by both scores and language pair."""
+    names = {"retrieval": "teacher", "aligned": f"{ALIGNED} students"}
+    parts = [gathered(results, kind, "retrieval").assign(kind=names.get(kind, "")) for kind in kinds]
+    table = pd.concat(parts, ignore_index=True)
+    single = table.loc[table["layer"].notna() & (table["direction"] == "forward")]
+    names_of = single["kind"].where(single["kind"] != "", single.get("variant", ""))
+    return single.assign(model=names_of, layer=single["layer"].astype(int)).drop(columns="kind")
+
+
+def zero_shot_grid(
+    results: Results, kind: str = "adapt", rows: tuple[str, ...] = (), part: str = "dev"
+) -> pd.DataFrame:
+    """Tables 4.4 and 4.7 to 4.10: one row per model, one column per task and language, and the average."""
+    table = gathered(results, kind, "means")
+    if table.empty:
+        return table
+    table = chosen(table, strategy="full-target", part=part, k=0)
+    table = chosen(table, variant=rows) if rows else table
+    return wide(table, "variant", ["task", "language"], "value", average=AVERAGE)
+
+
+def few_shot_grid(results: Results) -> pd.DataFrame:
+    """Table 4.5: one row per language and model, one column per task and number of target examples."""
+    table = chosen(gathered(results, "adapt", "means"), strategy="full-target", part="test")
+    grid = wide(table, ["language", "variant"], ["task", "k"], "value")
+    return grid.sort_values("language", kind="stable", ignore_index=True)
+
+
+def strategy_grid(results: Results) -> pd.DataFrame:
+    """Table 4.6: one row per task and language, one column per strategy; the average of each."""
+    table = chosen(gathered(results, "adapt", "means", variant=SHOT), part="dev", k=0)
+    grid = wide(table, ["task", "language"], "strategy", "value")
+    last = {"task": AVERAGE, "language": "", **grid.drop(columns=["task", "language"]).mean().to_dict()}
+    return pd.concat([grid, pd.DataFrame([last])], ignore_index=True) if len(grid) else grid
+
+
+def perplexity_curves(results: Results) -> pd.DataFrame:
+    """Figure 4.4: perplexity during distillation, with the teacher's start and with a random one."""
+    table = gathered(results, "losses", "history")
+    return chosen(table, score="perplexity", row=(SHOT, "monoshot-without-teacher-start"))
+
+
 def _largest(scores: Iterable[Measurement]) -> Measurement:
     return max(scores, key=lambda score: score.value)
 
@@ -380,13 +612,62 @@ def _zero_shot_scores(results: Results) -> dict[str, dict[str, Measurement]]:
 
 
 def _strategy_scores(run: Run) -> dict[str, Measurement]:
-    """The test score of each strategy over the examples of all languages; only accuracy has an interval."""
+    """The zero-shot test score of each strategy over the examples of all languages, with the error of its seeds.
+
+    Only accuracy has an interval over examples.
+    """
     metric = run.summary["metric"]
-    scores = run.summary[f"test {metric}"]
-    if metric != "accuracy":
-        return {name: Measurement.exact(value) for name, value in scores.items()}
     examples = sum(sizes["test"] for sizes in run.summary["target examples"].values())
-    return {name: Measurement.accuracy(value, examples) for name, value in scores.items()}
+    scores = {}
+    for name, value in run.summary[f"test {metric}"].items():
+        score = Measurement.accuracy(value, examples) if metric == "accuracy" else Measurement.exact(value)
+        if "scores" in run.tables:
+            table = chosen(run.tables["scores"], strategy=name, part="test", metric=metric, k=0)
+            by_seed = [rows["value"].astype(float).mean() for _, rows in table.groupby("seed")]
+            score = score.over_seeds(np.array(by_seed))
+        scores[name] = score
+    return scores
+
+
+TABLE_4_3 = {  # retrieval with all layers of XLM-R
+    ("bertscore", "tur-eng"): 0.310, ("bertscore", "swh-eng"): 0.139,
+    ("cosine", "tur-eng"): 0.545, ("cosine", "swh-eng"): 0.151,
+}  # fmt: skip
+TABLE_4_4 = {  # zero-shot scores on the development parts: XNLI in Turkish and Swahili, named entities in both
+    "teacher": (0.717, 0.644, 0.693, 0.632),
+    "uniform": (0.647, 0.554, 0.559, 0.590),
+    "bottom": (0.662, 0.598, 0.621, 0.588),
+    "top": (0.394, 0.350, 0.343, 0.409),
+    SHOT: (0.679, 0.625, 0.650, 0.627),
+}
+TABLE_4_4_COLUMNS = (("xnli", "tr"), ("xnli", "sw"), ("wikiann", "tr"), ("wikiann", "sw"))
+TARGET_DATA = {
+    "xnli": PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}),
+    "wikiann": PrintedTargets("WikiANN", {"tr": 10_000, "sw": 1000}),
+    "tatoeba": PrintedTargets("Tatoeba", {"tur-eng": 1000, "swh-eng": 390}),
+}
+
+
+def _printed_numbers() -> Iterator[PrintedNumber]:
+    """What the thesis prints of XLM-R and of the students that were made from it."""
+
+    def retrieved(run: Run, score: str, pair: str) -> float:
+        return _retrieval_accuracy(run, score)[pair].value
+
+    def adapted(run: Run, language: str) -> float:
+        means = chosen(run.tables["means"], strategy="full-target", part="dev", k=0, language=language)
+        return float(means["value"].iloc[0])
+
+    for (score, pair), value in TABLE_4_3.items():
+        number = partial(retrieved, score=score, pair=pair)
+        yield PrintedNumber("§4.3.2, table 4.3", f"Retrieval of {pair} by {score}, all layers", value, TEACHER,
+                            TARGET_DATA["tatoeba"], {"kind": "retrieval"}, number)  # fmt: skip
+    for variant, values in TABLE_4_4.items():
+        for (task, language), value in zip(TABLE_4_4_COLUMNS, values, strict=True):
+            what = f"Zero-shot score of {variant} on {task} in {language}"
+            yield PrintedNumber("§4.3.3, table 4.4", what, value, TEACHER,
+                                TARGET_DATA[task], {"kind": "adapt", "task": task, "variant": variant},
+                                partial(adapted, language=language), 0.03)  # fmt: skip
 
 
 MONOLINGUAL = Document(
@@ -395,16 +676,75 @@ MONOLINGUAL = Document(
     source="A thesis on distilling multilingual models into monolingual students (MonoAlignment and MonoShot)",
     steps=monolingual_steps,
     exhibits=(
-        Exhibit("Table 4.3", "Retrieval of translations by the teacher's layers", "retrieval", "retrieval"),
-        Exhibit("Table 4.3", "Retrieval of translations by MonoAlignment's students", "aligned", "retrieval"),
-        Exhibit("Table 4.3", "Retrieval of translations by MonoShot's students", "unaligned", "retrieval"),
-        Exhibit("Table 4.3", "Retrieval by layers without distillation, and by one student", "single", "retrieval"),
-        Exhibit("Figure 4.1", "Retrieval by each layer", "retrieval", "averages"),
-        Exhibit("Tables 4.4 to 4.6", "Zero-shot, few-shot and strategies", "adapt", "means"),
-        Exhibit("Tables 4.7 and 4.8", "Losses, and the method without its parts", "losses", "scores"),
-        Exhibit("Tables 4.9 and 4.10", "The bilingual student", "adapt", "means"),
-        Exhibit("Table 4.11", "Correlation of alignment with downstream scores", "correlate", "correlations"),
-        Exhibit("Figure 4.4", "Perplexity during distillation", "distill", "scores"),
+        Exhibit(
+            "Table 4.3",
+            "Retrieval of translations by BERTScore and cosine",
+            ("retrieval", "aligned", "unaligned", "single"),
+            retrieval_grid,
+        ),
+        Exhibit(
+            "Figure 4.1",
+            "Retrieval by each layer: the teacher and its students",
+            ("retrieval", "aligned"),
+            partial(layer_retrieval, kinds=("retrieval", "aligned")),
+            Drawing("lines", x="layer", y="accuracy", by="model", panel="pair,score"),
+        ),
+        Exhibit("Table 4.4", "Zero-shot scores (development part)", ("adapt",), zero_shot_grid),
+        Exhibit("Table 4.5", "Few-shot scores (test part)", ("adapt",), few_shot_grid),
+        Exhibit("Table 4.6", "Strategies of MonoShot's students (development part)", ("adapt",), strategy_grid),
+        *(
+            Exhibit(
+                f"Table {table}",
+                f"Zero-shot scores of {what} (development part)",
+                ("row-adapt",),
+                partial(zero_shot_grid, kind="row-adapt", rows=tuple(DISTILLATIONS[table])),
+            )
+            for table, what in (("4.7", "other losses"), ("4.8", "the method without its parts"))
+        ),
+        Exhibit(
+            "Figure 4.4",
+            "Perplexity during distillation, with the teacher's start and a random one",
+            ("losses",),
+            perplexity_curves,
+            Drawing("lines", x="step", y="value", by="row", panel="subject"),
+        ),
+        Exhibit(
+            "Table 4.9",
+            "Bilingual students (development part)",
+            ("adapt",),
+            partial(zero_shot_grid, rows=(SHOT, *BILINGUALS["paper"])),
+        ),
+        Exhibit(
+            "Table 4.10",
+            "Bilingual students and the teacher (test part)",
+            ("adapt",),
+            partial(zero_shot_grid, rows=("teacher", *BILINGUALS["paper"]), part="test"),
+        ),
+        Exhibit(
+            "Table 4.11",
+            "Downstream average and retrieval of every loss",
+            ("row-retrieval",),
+            partial(row_retrieval_grid, table="4.11"),
+        ),
+        Exhibit(
+            "Figure 4.3",
+            "Retrieval by each layer, by loss",
+            ("row-retrieval",),
+            partial(layer_retrieval, kinds=("row-retrieval",)),
+            Drawing("lines", x="layer", y="accuracy", by="model", panel="pair,score"),
+        ),
+        Exhibit(
+            "Table 4.12",
+            "Retrieval of the method without its parts",
+            ("row-retrieval",),
+            partial(row_retrieval_grid, table="4.12"),
+        ),
+        Exhibit(
+            "Table 4.13",
+            "Downstream average and retrieval of bilingual students",
+            ("unaligned", "single"),
+            partial(row_retrieval_grid, table="4.13"),
+        ),
     ),
     claims=(
         middle_layers_align_best,
@@ -415,9 +755,17 @@ MONOLINGUAL = Document(
         bottom_layers_are_the_best_subset,
         full_target_is_best,
         joint_and_target_adapters_beat_source,
-        alignment_goes_with_scores,
+        examples_help,
+        logits_alone_are_worst,
+        uniform_layers_teach_best,
+        every_part_helps,
         teacher_start_helps,
+        bilingual_students_are_as_good,
+        alignment_goes_with_scores,
+        parts_align_by_bertscore,
     ),
-    models={"xlm-roberta-base": 85e6},
+    models={TEACHER: 85e6},
+    printed=tuple(_printed_numbers()),
+    multilingual=True,
     needs=("text/common_voice", "crosslingual/tatoeba", "crosslingual/xnli", "crosslingual/panx"),
 )

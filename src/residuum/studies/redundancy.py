@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from residuum.activations.correlation import cluster_store
+from residuum.activations.extraction import extract
 from residuum.corpus.tasks import Task, TaskCorpora
+from residuum.maths.probing import Probe, train_probes
+from residuum.maths.rankings import lca_ranking
+from residuum.maths.targets import class_target
 from residuum.shrinking.transferring import transfer
-from residuum.storage.results import Run
+from residuum.storage.results import Run, finished_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
 from residuum.studies.context import StudyContext
-from residuum.studies.documents import GLUE, Document, Exhibit, PrintedNumber, Results, StudyStep, Workload, case_name
+from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload, case_name
+from residuum.studies.exhibits import (
+    AVERAGE,
+    Drawing,
+    Exhibit,
+    chosen,
+    data_table,
+    gathered,
+    layer_maps,
+    rows_of,
+    wide,
+    with_average_row,
+    with_facts,
+)
 from residuum.studies.similarity import layer_pairs, neighbours_are_alike
 from residuum.studies.steps import compare_models, finetune_step, n_sentences, task_redundancy
 
 KEEP_MINIMAL = 0.97  # of the oracle's score, for tables 1 and 2
 SUFFICIENT = 0.99  # of the oracle's score
+TIMED_SHARES, TIMED_WORDS = (0.25, 0.5, 0.75, 1.0), 2000  # of the text and of the neurons; words to rank over
 FOCUS = 0.3  # the clustering threshold at which the paper examines clusters
 NOT_BOTH = "there are not both word tasks and sentence tasks"
 
@@ -32,7 +57,44 @@ def redundancy_steps(context: StudyContext) -> tuple[StudyStep, ...]:
             load = Workload(read=n_sentences(corpora), probed=n_sentences(corpora))
             steps.append(StudyStep("redundancy", f"Find what {model} repeats for {name}", _redundancy, load, **facts))
             steps.append(StudyStep("transfer", f"Reduce {model} for {name}", _transfer, load, **facts))
+        load = Workload(read=3 * len(context.data.text))
+        steps.append(
+            StudyStep(
+                "timing", f"Time the steps of feature selection with {model}", time_feature_selection, load, model
+            )
+        )
     return tuple(steps)
+
+
+def time_feature_selection(step: StudyStep, context: StudyContext) -> Run:
+    """Figures 12 to 14: seconds to extract and to cluster parts of the text, and to rank parts of the neurons."""
+    text, out = context.data.text, context.folder(step)
+    config = {"model": step.model, "text": text.fingerprint, "shares": list(TIMED_SHARES), "words": TIMED_WORDS}
+    if run := finished_run(out, "study timing", config, fresh=context.fresh):
+        return run
+    rows, features = [], np.empty((0, 0))
+    with TemporaryDirectory() as folder:
+        for share in TIMED_SHARES:
+            part = text.limit(max(1, round(share * len(text))))
+            start = time.perf_counter()
+            model = context.load(context.models[step.model], name=step.model)
+            store = extract(model, part, Path(folder, f"{share}"), progress=False, max_memory=context.max_memory)
+            rows.append(("extract", len(part), time.perf_counter() - start))
+            start = time.perf_counter()
+            cluster_store(store)
+            rows.append(("cluster", len(part), time.perf_counter() - start))
+            features = store.array()[:TIMED_WORDS].reshape(min(store.n_rows, TIMED_WORDS), -1)  # of the whole text
+    labels = [label or "" for sentence in text.word_labels("upos") for label in sentence]
+    target = class_target(labels[: len(features)])
+    for share in TIMED_SHARES:
+        n_neurons = round(share * features.shape[1])
+        start, part = time.perf_counter(), np.ascontiguousarray(features[:, :n_neurons])
+        (probe,) = train_probes(part, {"upos": target}, [Probe("upos")], context.recipe())
+        lca_ranking(probe.weight)
+        rows.append(("rank", n_neurons, time.perf_counter() - start))
+    run = Run("study timing", config, {}, {"times": pd.DataFrame(rows, columns=pd.Index(["work", "n", "seconds"]))})
+    write_run(out, run)
+    return run
 
 
 def _tasks(context: StudyContext) -> dict[str, tuple[Task, TaskCorpora]]:
@@ -75,13 +137,25 @@ def last_layers_differ(results: Results) -> Evidence | None:
 
 def removable_fraction(results: Results) -> Evidence | None:
     """The largest fraction of neurons that clustering removes while 99 % of the oracle's test score is left."""
-    return _each(results, "redundancy", _removable)
+
+    def removable(run: Run) -> float:
+        thresholds = run.tables["thresholds"]
+        sufficient = thresholds.loc[thresholds["score"] >= SUFFICIENT * _oracle(thresholds)]
+        return 1 - min(sufficient["share"].tolist(), default=1.0)
+
+    return _each(results, "redundancy", removable)
 
 
 @claim("§5.2, figure 3", "Nearly all clusters (95 %) lie in one layer or two adjacent layers.", above=0.9)
 def clusters_are_local(results: Results) -> Evidence | None:
     """The fraction of clusters at c_t = 0.3 that lie in one layer or in two adjacent ones."""
-    return _each(results, "redundancy", _local_fraction)
+
+    def local_fraction(run: Run) -> float:
+        windows = run.tables["windows"]
+        local = windows.loc[(windows["threshold"] == FOCUS) & windows["window"].astype(str).isin(["1", "2"])]
+        return float(local["share"].sum())
+
+    return _each(results, "redundancy", local_fraction)
 
 
 @claim("§6.1, figure 4", "Word tasks have more redundant layers than sentence tasks.", above=0)
@@ -114,6 +188,57 @@ def word_tasks_need_fewer_layers(results: Results) -> Evidence | str | None:
     return _words_minus_sentences(results, "transfer", lambda run: -float(run.summary["layers"]))
 
 
+@claim("§5.1, figure 1", "Adjacent layers of the lower half are more similar than those of the upper half.", above=0)
+def lower_neighbours_are_more_alike(results: Results) -> Evidence | None:
+    """Mean CKA of adjacent layers, lower half minus upper half, per model."""
+    cases = {}
+    for model, rows in layer_pairs(results).items():
+        neighbours = rows.loc[rows["layer_b"] - rows["layer_a"] == 1]
+        lower = neighbours["layer_b"] <= rows["layer_b"].max() / 2
+        cases[model] = Measurement.mean(neighbours.loc[lower]) - Measurement.mean(neighbours.loc[~lower])
+    return Evidence.of(cases)
+
+
+@claim("§6.1, figure 4", "XLNet has more redundant layers than BERT, on average over tasks.", above=0)
+def xlnet_is_more_redundant(results: Results) -> Evidence | str | None:
+    """Mean number of layers that keep 99 % of the oracle's score: XLNet minus BERT, over the same tasks."""
+    counts: dict[str, list[float]] = {}
+    for step, run in results.of("redundancy"):
+        counts.setdefault(results.families.get(step.model, ""), []).append(_redundant_layers(run))
+    if not {"xlnet", "bert"} <= set(counts):
+        return "the models are not a BERT and an XLNet"
+    return Evidence.exact({"all tasks": float(np.mean(counts["xlnet"]) - np.mean(counts["bert"]))})
+
+
+@claim("§6.2, table 1", "CCG supertags and chunks need more neurons than parts of speech and semantic tags.", above=0)
+def complex_tasks_need_more_neurons(results: Results) -> Evidence | str | None:
+    """Size of minimal sets: every complex word task minus every simple one of the same model."""
+    sizes = {(step.model, step.task): minimal_set_size(run) for step, run in results.of("redundancy")}
+    cases = {
+        f"{model}, {task} and {simple}": size - sizes[model, simple]
+        for (model, task), size in sizes.items()
+        for simple in ("upos", "xpos", "sem")
+        if task in ("ccg", "chunk") and (model, simple) in sizes
+    }
+    return Evidence.exact(cases) or "there are not both chunks or CCG and parts of speech or semantic tags"
+
+
+@claim("§7.2", "LayerSelector speeds up word tasks more than sentence tasks.", above=1)
+def word_tasks_gain_more_speed(results: Results) -> Evidence | str | None:
+    """Milliseconds of a sentence with all layers over those up to the chosen one; word task over sentence task."""
+    speed: dict[str, dict[str, list[float]]] = {}
+    for step, run in results.of("transfer"):
+        costs = run.tables["costs"].set_index("layers")["ms"]
+        gain = float(costs.iloc[-1] / costs.loc[run.summary["layers"]])
+        speed.setdefault(step.model, {}).setdefault(step.unit, []).append(gain)
+    cases = {
+        model: float(np.mean(gains["word"]) / np.mean(gains["sentence"]))
+        for model, gains in speed.items()
+        if {"word", "sentence"} <= set(gains)
+    }
+    return Evidence.exact(cases) or NOT_BOTH
+
+
 def minimal_set_size(run: Run) -> float:
     """The number of neurons in the minimal set."""
     return _minimal_set(run, "neurons")
@@ -125,12 +250,6 @@ def _minimal_set(run: Run, column: str) -> float:
     return float(table.loc[table["set"] == "minimal set", column].astype(float).mean())
 
 
-def _removable(run: Run) -> float:
-    thresholds = run.tables["thresholds"]
-    sufficient = thresholds.loc[thresholds["score"] >= SUFFICIENT * _oracle(thresholds)]
-    return 1 - min(sufficient["share"].tolist(), default=1.0)
-
-
 def _redundant_layers(run: Run) -> float:
     oracle = _oracle(run.tables["thresholds"])
     return float(sum(score >= SUFFICIENT * oracle for score in run.tables["layers"]["score"].tolist()))
@@ -139,12 +258,6 @@ def _redundant_layers(run: Run) -> float:
 def _oracle(thresholds: pd.DataFrame) -> float:
     """The test score of all neurons."""
     return float(thresholds.loc[thresholds["threshold"] == 0, "score"].astype(float).mean())
-
-
-def _local_fraction(run: Run) -> float:
-    windows = run.tables["windows"]
-    local = windows.loc[(windows["threshold"] == FOCUS) & windows["window"].astype(str).isin(["1", "2"])]
-    return float(local["share"].sum())
 
 
 def _each(results: Results, kind: str, number: Callable[[Run], float]) -> Evidence | None:
@@ -167,11 +280,147 @@ def _words_minus_sentences(results: Results, kind: str, number: Callable[[Run], 
     )
 
 
+def threshold_averages(results: Results) -> pd.DataFrame:
+    """Figure 2: neurons left (in percent of all) and score at each threshold, averaged over tasks; one row per line."""
+    table = gathered(results, "redundancy", "thresholds")
+    means = pd.DataFrame(table.groupby(["model", "threshold"], sort=False)[["share", "score"]].mean()).reset_index()
+    names = {"share": "neurons (share of all)", "score": "score (average)"}
+    return means.rename(columns=names).melt(["model", "threshold"], var_name="line", value_name="value")
+
+
+def window_averages(results: Results) -> pd.DataFrame:
+    """Figure 3: the share of clusters within one, two, three and more layers, averaged over tasks."""
+    table = gathered(results, "redundancy", "windows")
+    keys = ["model", "threshold", "window"]
+    return pd.DataFrame(table.groupby(keys, sort=False)[["share"]].mean()).reset_index()
+
+
+def redundant_layers(results: Results) -> pd.DataFrame:
+    """Figure 4: for each task, the layers that alone keep 99 % of the oracle's score (1) and those that do not (0)."""
+
+    def row(step: StudyStep, run: Run) -> list[dict[str, Any]]:
+        layers, oracle = run.tables["layers"], _oracle(run.tables["thresholds"])
+        redundant = (layers["score"] >= SUFFICIENT * oracle).astype(float)
+        cells = zip(layers["layer"], redundant, strict=True)
+        return [{"model": step.model, "task": step.task, "layer": layer, "redundant": own} for layer, own in cells]
+
+    return rows_of(results, "redundancy", row)
+
+
+def minimal_set_table(results: Results, unit: str, columns: tuple[str, ...] = ("neurons",)) -> pd.DataFrame:
+    """Tables 1, 2 and 8: the fewest neurons that keep the score; one row per task, one column per model; averages."""
+
+    def row(step: StudyStep, run: Run) -> dict[str, Any]:
+        sets = run.tables["reduction"].set_index("set")
+        found = sets.loc["minimal set"]
+        values = {"oracle": sets["score"].iloc[0], "neurons": found["neurons"], "reduced": found["score"]}
+        return {"unit": step.unit, "task": step.task, "model": step.model, **values}
+
+    rows = chosen(rows_of(results, "redundancy", row), unit=unit)
+    if rows.empty:
+        return rows
+    long = rows.melt(["task", "model"], list(columns), var_name="of", value_name="value")
+    return with_average_row(wide(long, "task", ["model"] if len(columns) == 1 else ["model", "of"], "value"))
+
+
+def both_minimal_set_tables(results: Results) -> pd.DataFrame:
+    """Table 8: oracle, neurons and reduced accuracy of word tasks, sentence tasks, and their averages."""
+    parts = [
+        minimal_set_table(results, unit, ("oracle", "neurons", "reduced")).replace(AVERAGE, f"{unit.title()} average")
+        for unit in ("word", "sentence")
+    ]
+    return pd.concat([part for part in parts if not part.empty], ignore_index=True) if parts else pd.DataFrame()
+
+
+def transfer_table(results: Results, unit: str = "", average: bool = False) -> pd.DataFrame:
+    """Tables 3, 9 and 10: oracle, LayerSelector and CCFS; one row per model and quantity, one column per task."""
+
+    def row(step: StudyStep, run: Run) -> list[dict[str, Any]]:
+        steps = run.tables["steps"].set_index("step")
+        oracle, layers, last = (steps.loc[name] for name in ("oracle", "LayerSelector", "feature selection"))
+        values = {
+            "oracle score": oracle["test"], "oracle neurons": oracle["neurons"],
+            "LS score": layers["test"], "LS layers": run.summary["layers"],
+            "CCFS score": last["test"], "CCFS neurons": run.summary["neurons"],
+            "reduction": 1 - run.summary["share of neurons"],
+        }  # fmt: skip
+        facts = {"unit": step.unit, "model": step.model, "task": step.task}
+        return [{**facts, "quantity": name, "value": value} for name, value in values.items()]
+
+    rows = rows_of(results, "transfer", row)
+    if rows.empty or average:
+        return wide(rows, "quantity", ["unit", "model"], "value")
+    return wide(chosen(rows, unit=unit), ["model", "quantity"], "task", "value", average=AVERAGE)
+
+
+def threshold_grid(results: Results) -> pd.DataFrame:
+    """Table 6: neurons and accuracy at each threshold; one column per task, and the average."""
+    table = gathered(results, "redundancy", "thresholds")
+    long = table.melt(["model", "task", "threshold"], ["neurons", "score"], var_name="quantity", value_name="value")
+    grid = wide(long, ["model", "threshold", "quantity"], "task", "value", average=AVERAGE)
+    return grid.sort_values(["model", "threshold"], kind="stable", ignore_index=True)
+
+
+def layer_grid(results: Results) -> pd.DataFrame:
+    """Table 7: the score of the oracle, 99 % of it, and of every layer alone; one column per task."""
+
+    def row(step: StudyStep, run: Run) -> list[dict[str, Any]]:
+        oracle = _oracle(run.tables["thresholds"])
+        rows = {"oracle": oracle, "1 % loss": SUFFICIENT * oracle}
+        rows |= {f"layer {n}": own for n, own in run.tables["layers"][["layer", "score"]].itertuples(index=False)}
+        return [{"model": step.model, "task": step.task, "probe": name, "score": own} for name, own in rows.items()]
+
+    return wide(rows_of(results, "redundancy", row), ["model", "probe"], "task", "score")
+
+
+def class_layers(results: Results, *tasks: str) -> pd.DataFrame:
+    """Figures 7 to 9: F1 of every class in every layer alone; of most frequent classes."""
+    table = chosen(gathered(results, "redundancy", "classes"), task=tasks)
+    if table.empty:
+        return table
+    table = table.loc[table["features"].str.fullmatch(r"layer \d+")] if "features" in table else table
+    return table.assign(layer=table["features"].str.removeprefix("layer ").astype(int))
+
+
+def cluster_pictures(results: Results) -> pd.DataFrame:
+    """Figure 6: the activations of the neurons of the largest cluster, of the first model and task."""
+    for step, run in results.of("redundancy"):
+        if "pictures" in run.tables and not run.tables["pictures"].empty:
+            return with_facts(run.tables["pictures"], step)
+    return pd.DataFrame()
+
+
+def _classes(tasks: tuple[str, ...], results: Results) -> pd.DataFrame:
+    return class_layers(results, *tasks)
+
+
+def _data(results: Results, unit: str) -> pd.DataFrame:
+    """Tables 4 and 5: examples of each part, and labels."""
+    return data_table(results, ["redundancy"], [step.task for step, _ in results.of("redundancy", unit=unit)] or ["?"])
+
+
+def layer_times(family: str, results: Results) -> pd.DataFrame:
+    """Times by number of layers of the models of a family, or of all that are no XLNet."""
+    times = running_times(results, "costs", "layers")
+    models = [name for name, own in results.families.items() if (own == "xlnet") == bool(family)]
+    return chosen(times, model=tuple(models))
+
+
+def work_times(work: str, results: Results) -> pd.DataFrame:
+    """Figures 12 to 14: the seconds of one kind of work."""
+    return chosen(gathered(results, "timing", "times"), work=work)
+
+
+def running_times(results: Results, table: str, x: str) -> pd.DataFrame:
+    """Figures 5, 10 and 11: milliseconds of a sentence by number of neurons or layers."""
+    return gathered(results, "transfer", table).sort_values(["model", "task", x], kind="stable", ignore_index=True)
+
+
 # Word tasks have no printed numbers here: the paper uses the Penn Treebank, an early release of the Parallel Meaning
 # Bank, and 150,000 words of CoNLL-2000.
 MINIMAL_SETS = {
-    "bert-base-cased": {"sst2": 30, "mrpc": 190, "rte": 320, "stsb": 290},
-    "xlnet-base-cased": {"sst2": 70, "mrpc": 170, "rte": 400, "stsb": 300},
+    "bert-base-cased": {"sst2": 30, "mrpc": 190, "mnli": 30, "qnli": 40, "rte": 320, "stsb": 290},
+    "xlnet-base-cased": {"sst2": 70, "mrpc": 170, "mnli": 90, "qnli": 20, "rte": 400, "stsb": 300},
 }
 
 REDUNDANCY = Document(
@@ -180,24 +429,96 @@ REDUNDANCY = Document(
     source="Dalvi, Sajjad, Durrani and Belinkov (2020), Analyzing Redundancy in Pretrained Transformer Models, EMNLP",
     steps=redundancy_steps,
     exhibits=(
-        Exhibit("Figure 1", "CKA between layers", "compare", "similarity"),
-        Exhibit("Figure 2", "Neurons left and accuracy at each clustering threshold", "redundancy", "thresholds"),
-        Exhibit("Figure 3", "Clusters within one, two, three or more layers", "redundancy", "windows"),
-        Exhibit("Figure 4", "Redundant layers of each task", "redundancy", "layers"),
-        Exhibit("Tables 1 and 2", "The fewest neurons that keep 97 % of the oracle's score", "redundancy", "reduction"),
-        Exhibit("Table 3", "LayerSelector and CCFS within 1 % each", "transfer", "steps"),
-        Exhibit("Figure 5", "Cost of the classifier by number of neurons", "transfer", "curve"),
-        Exhibit("Figure 6", "Activations of the neurons of a cluster", "redundancy", "pictures"),
-        Exhibit("Figures 7 to 9", "Redundant layers of each class", "redundancy", "class_layers"),
-        Exhibit("Table 6", "Accuracy and neurons of each task at each threshold", "redundancy", "thresholds"),
-        Exhibit("Table 7", "Accuracy of each layer alone", "redundancy", "layers"),
-        Exhibit("Table 8", "Accuracy of the minimal sets", "redundancy", "reduction"),
-        Exhibit("Tables 9 and 10", "LayerSelector and CCFS for each task", "transfer", "steps"),
-        Exhibit("Figures 10 and 11", "Time by number of layers", "transfer", "curve"),
+        Exhibit("Figure 1", "CKA between layers", ("compare",), *layer_maps("compare")),
+        Exhibit(
+            "Figure 2",
+            "Neurons left and accuracy at each clustering threshold, averaged over tasks",
+            ("redundancy",),
+            threshold_averages,
+            Drawing("lines", x="threshold", y="value", by="line", panel="model"),
+        ),
+        Exhibit(
+            "Figure 3",
+            "Clusters within one, two, three or more layers",
+            ("redundancy",),
+            window_averages,
+            Drawing("bars", x="threshold", y="share", by="window", panel="model"),
+        ),
+        Exhibit(
+            "Figure 4",
+            "Redundant layers of each task",
+            ("redundancy",),
+            redundant_layers,
+            Drawing("maps", x="layer", y="task", by="redundant", panel="model"),
+        ),
+        Exhibit("Table 1", "Fewest neurons, word tasks", ("redundancy",), partial(minimal_set_table, unit="word")),
+        Exhibit(
+            "Table 2", "Fewest neurons, sentence tasks", ("redundancy",), partial(minimal_set_table, unit="sentence")
+        ),
+        Exhibit("Table 3", "LayerSelector and CCFS, averages", ("transfer",), partial(transfer_table, average=True)),
+        Exhibit(
+            "Figure 5",
+            "Time of a sentence by number of neurons",
+            ("transfer",),
+            partial(running_times, table="curve", x="neurons"),
+            Drawing("lines", x="neurons", y="ms", by="task", panel="model"),
+        ),
+        Exhibit("Table 4", "Data of the word tasks", ("redundancy",), partial(_data, unit="word")),
+        Exhibit("Figure 6", "Activations of a cluster's neurons", ("redundancy",), cluster_pictures, Drawing("words")),
+        Exhibit("Table 5", "Data of the sentence tasks", ("redundancy",), partial(_data, unit="sentence")),
+        Exhibit("Table 6", "Accuracy and neurons of each task at each threshold", ("redundancy",), threshold_grid),
+        Exhibit("Table 7", "Accuracy of each layer alone", ("redundancy",), layer_grid),
+        *(
+            Exhibit(
+                f"Figure {number}",
+                f"Score of each class in each layer: {what}",
+                ("redundancy",),
+                partial(_classes, tasks),
+                Drawing("maps", x="layer", y="class", by="f1", panel="model"),
+            )
+            for number, what, tasks in (
+                (7, "parts of speech", ("upos", "xpos")),
+                (8, "semantic tags (or relations)", ("sem", "deprel_main")),
+                (9, "chunks", ("chunk",)),
+            )
+        ),
+        Exhibit("Table 8", "Minimal sets: oracle, neurons and accuracy", ("redundancy",), both_minimal_set_tables),
+        Exhibit("Table 9", "LayerSelector and CCFS, word tasks", ("transfer",), partial(transfer_table, unit="word")),
+        *(
+            Exhibit(
+                f"Figure {number}",
+                f"Time of a sentence by number of layers: {family}",
+                ("transfer",),
+                partial(layer_times, families),
+                Drawing("lines", x="layers", y="ms", by="task", panel="model"),
+            )
+            for number, family, families in ((10, "BERT and others", ""), (11, "XLNet", "xlnet"))
+        ),
+        Exhibit(
+            "Table 10",
+            "LayerSelector and CCFS, sentence tasks",
+            ("transfer",),
+            partial(transfer_table, unit="sentence"),
+        ),
+        *(
+            Exhibit(
+                f"Figure {number}",
+                title,
+                ("timing",),
+                partial(work_times, work),
+                Drawing("lines", x="n", y="seconds", by="model"),
+            )
+            for number, title, work in (
+                (12, "Time to extract by number of sentences", "extract"),
+                (13, "Time to cluster neurons by number of sentences", "cluster"),
+                (14, "Time to rank neurons by number of neurons", "rank"),
+            )
+        ),
     ),
     claims=(
         Claim("§5.1, figure 1", "Adjacent layers are similar.", Rule(0.0), neighbours_are_alike.measure),
         last_layers_differ,
+        lower_neighbours_are_more_alike,
         Claim(
             "§5.2, figure 2",
             "Clustering removes most neurons (85 % in BERT) at a loss of at most 1 %.",
@@ -206,10 +527,13 @@ REDUNDANCY = Document(
         ),
         clusters_are_local,
         sentence_tasks_have_fewer_redundant_layers,
+        xlnet_is_more_redundant,
         minimal_sets_are_small,
         word_tasks_need_more_neurons,
+        complex_tasks_need_more_neurons,
         transfer_keeps_few_neurons,
         word_tasks_need_fewer_layers,
+        word_tasks_gain_more_speed,
     ),
     models={"bert-base-cased": 85e6, "xlnet-base-cased": 92e6},
     printed=tuple(

@@ -31,14 +31,14 @@ from residuum.storage.results import (
 )
 from residuum.storage.tensors import stored_weights
 from residuum.studies.context import SCALES, StudyContext
-from residuum.studies.data import SENTENCE_TASKS, WORD_TASKS, GivenData, SampleData
+from residuum.studies.data import SENTENCE_TASKS, TREEBANK_LABELS, WORD_TASKS, GivenData, SampleData
 from residuum.studies.distilled import DISTILLED
 from residuum.studies.documents import (
     Document,
     Results,
     StudyStep,
     Workload,
-    exhibit_table,
+    exhibit_tables,
     finding_tables,
     step_table,
     trained_table,
@@ -137,22 +137,30 @@ def study(settings: StudySettings) -> Study:
     results, took = _run_steps(steps, context, seconds, settings.say)
     with clear_content_errors(f"{COMMAND} {settings.name}", context.out):
         tables = finding_tables(document, results, printed=settings.scale == "paper")
-        tables |= {"exhibits": exhibit_table(document, results), "steps": step_table(results, took)}
+        tables |= {**exhibit_tables(document, results), "steps": step_table(results, took)}
         trained = trained_table(results)
     tables |= {} if trained.empty else {"trained": trained}
     verdicts = {str(verdict): int(n) for verdict, n in tables["findings"]["verdict"].value_counts().items()}
     summary = {"title": document.title, "source": document.source, "steps": len(steps), **verdicts}
     run = Run(COMMAND, config, {**summary, "seconds": round(sum(took.values()), 1)}, tables)
     write_run(context.out, run)
-    shown = [step.name for exhibit in document.exhibits for step, _ in results.of(exhibit.kind)]
-    folders = [context.out, *(context.out / name for name in dict.fromkeys([*shown, *results.runs]))]
+    folders = [context.out, *(context.out / name for name in results.runs)]
     report(folders, context.out / "report.html", title=document.title)
     return Study(run, context.out)
 
 
 def study_context(document: Document, settings: StudySettings) -> StudyContext:
     """Models, data and scale of a study; what is missing or cannot be used is an error."""
-    _check_used(document, settings)
+    # an option that a study cannot honour is an error
+    kinds = {"word": WORD_TASKS, "sentence": SENTENCE_TASKS, "treebank": TREEBANK_LABELS}
+    known = [task for unit in document.units for task in kinds[unit]]
+    if unused := [task for task in settings.tasks if task not in known]:
+        expected = f"its tasks are {', '.join(known)}" if known else "its tasks are those of the document"
+        raise SettingError(f"The study {document.name} does not use {', '.join(unused)}; {expected}.")
+    if settings.examples is not None and not document.trains:
+        raise SettingError(f"The study {document.name} trains on no sentence task; leave --examples out.")
+    if settings.languages and not document.multilingual:
+        raise SettingError(f"The study {document.name} reads English only; leave --languages out.")
     scale = replace(
         SCALES[settings.scale],
         examples=settings.examples or SCALES[settings.scale].examples,
@@ -161,7 +169,8 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
     )
     models = study_models(settings.models, settings.teachers or {})
     if scale.name == "sample":
-        data, models = SampleData(scale, settings.seed), models or study_models([teacher_folder()])
+        data = SampleData(scale, settings.seed, languages=tuple(settings.languages))
+        models = models or study_models([teacher_folder()])
     else:
         if settings.data is None:
             needs = ", ".join(document.needs)
@@ -169,7 +178,8 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         if not models and scale.name == "small":
             known = ", ".join(list(document.models)[:2])
             raise SettingError(f"The scale small needs models (--models), such as {known}; found none.")
-        data = GivenData(settings.data, scale, settings.seed, tuple(settings.tasks))
+        chosen = (tuple(settings.tasks), tuple(settings.languages), settings.treebank, settings.text)
+        data = GivenData(settings.data, scale, settings.seed, *chosen)
         models = models or study_models(list(document.models), document.teachers)
     return StudyContext(
         scale,
@@ -178,21 +188,10 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         settings.out,
         teachers={name: model.teacher for name, model in models.items() if model.teacher},
         architectures={name: model.architecture for name, model in models.items() if model.architecture},
+        multilingual={name: model.multilingual for name, model in models.items() if model.multilingual is not None},
+        kinds=tuple(settings.steps),
         **{name: getattr(settings, name) for name in ("device", "seed", "fresh", "max_memory")},
     )
-
-
-def _check_used(document: Document, settings: StudySettings) -> None:
-    """An option that a study cannot honour is an error."""
-    known = [
-        *(WORD_TASKS if "word" in document.units else ()),
-        *(SENTENCE_TASKS if "sentence" in document.units else ()),
-    ]
-    if unused := [task for task in settings.tasks if task not in known]:
-        expected = f"its tasks are {', '.join(known)}" if known else "its tasks are those of the document"
-        raise SettingError(f"The study {document.name} does not use {', '.join(unused)}; {expected}.")
-    if settings.examples is not None and not document.trains:
-        raise SettingError(f"The study {document.name} trains on no sentence task; leave --examples out.")
 
 
 def study_models(entries: Sequence[Any], teachers: Mapping[str, str] | None = None) -> dict[str, StudyModel]:
@@ -278,7 +277,7 @@ def _run_steps(
             say(f"     {step.name} is run again: its models, data or settings have changed")
             runs[step.name] = step.work(step, replace(context, fresh=True))
         took[step.name] = time.perf_counter() - start
-    return Results(tuple(steps), runs, context.families, context.teachers), took
+    return Results(tuple(steps), runs, context.families, context.teachers, context.multilingual), took
 
 
 def study_config(settings: StudySettings, context: StudyContext) -> dict[str, Any]:

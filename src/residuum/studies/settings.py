@@ -11,7 +11,10 @@ from residuum.errors import SettingError
 from residuum.settings import Argument, Device, Option, Resumable, Seed, Settings, local_folder
 
 StudyName = Literal["similarity", "redundancy", "transfer-learning", "distilled", "monolingual"]
-TaskName = Literal["upos", "chunk", "sem", "sst2", "mrpc", "rte", "stsb", "qnli", "mnli"]
+TaskName = Literal[
+    "upos", "xpos", "deprel", "deprel_main", "chunk", "sem", "ccg",
+    "sst2", "mrpc", "rte", "stsb", "qnli", "mnli", "qqp",
+]  # fmt: skip
 RequiredOut = Annotated[
     Path, Option("Folder to write", "output", short="-o", identity=False, required=True, parse=local_folder)
 ]
@@ -58,6 +61,14 @@ class StudySettings(Resumable):
         Path | None, Option("Folder with treebanks/, token/, glue/, crosslingual/ and text/", "data", identity=False)
     ] = None
     tasks: Annotated[Sequence[TaskName], Option("Tasks instead of the scale's", "data")] = ()
+    treebank: Annotated[str, Option("English treebank in treebanks/", "data")] = "UD_English-EWT"
+    text: Annotated[
+        Literal["train", "dev", "test"], Option("Part of the treebank over which layers are compared", "data")
+    ] = "dev"
+    languages: Annotated[
+        Sequence[str],
+        Option("Languages besides English, such as tr,sw,ur: targets of monolingual, treebanks of distilled", "data"),
+    ] = ()
     examples: Annotated[int | None, Option("Training examples of each sentence task", "data", at_least=1)] = None
     limit: Annotated[int | None, Option("Sentences of each part of a treebank", "data", at_least=1)] = None
     steps: Annotated[
@@ -73,7 +84,9 @@ class StudySettings(Resumable):
     def check(self) -> None:
         """The scale `sample` has its own data and tasks."""
         if self.scale == "sample":
-            for name, value in (("data", self.data), ("tasks", ", ".join(self.tasks))):
+            own = {"treebank": StudySettings.treebank, "text": StudySettings.text}
+            given = {name: value for name in own if (value := getattr(self, name)) != own[name]}
+            for name, value in {"data": self.data, "tasks": ", ".join(self.tasks), **given}.items():
                 if value:
                     raise SettingError(
                         f"{name} is {value}, but the scale sample uses the sample grammar; choose small."

@@ -7,30 +7,37 @@ import pandas as pd
 
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
-from residuum.studies.context import StudyContext, block_count
-from residuum.studies.documents import GLUE, Document, Exhibit, PrintedNumber, Results, StudyStep, Workload, step_name
+from residuum.studies.context import StudyContext, block_count, has_heads
+from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload, step_name
+from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, heatmaps, wide
 from residuum.studies.steps import compare_stores, finetune_step
 
 MEASURES = ("neuron", "mixed", "svcca", "pwcca", "cka")
 ATTENTION = (
     "attention_norm", "attention_pearson", "attention_js", "attention_svcca", "attention_pwcca", "attention_cka",
 )  # fmt: skip
-TUNED_MEASURES = ("neuron", "svcca", "cka", "attention_js")
+TUNED_MEASURES = ("neuron", "svcca", "cka")
 TUNED_MODELS = 2  # BERT and XLNet in the paper
 FROZEN = {"sample": (2,), "small": (3, 2), "paper": (3, 2)}  # a third and a half of the layers: 4 and 6 of 12
 ONE_FAMILY = "all models are of one family"
+RANDOM = " (random)"  # after the name of a random twin
 
 
 def similarity_steps(context: StudyContext) -> tuple[StudyStep, ...]:
     """Compare models, their random twins, and models before and after fine-tuning; fine-tune with frozen layers."""
-    tasks, load = list(context.data.sentence_tasks), Workload(read=3 * len(context.data.text))
-    steps = [
-        StudyStep("compare", "Compare all layers and heads of all models", _compare, load),
-        StudyStep("random", "Compare models with their random twins", _random, load),
-    ]
+    load = Workload(read=3 * len(context.data.text))
+    steps = [StudyStep("compare", "Compare all layers of all models", _compare, load)]
+    if any(map(has_heads, context.models.values())):
+        steps.append(StudyStep("attention", "Compare the heads of all models that have some", _attention, load))
+    steps.append(StudyStep("random", "Compare models with their random twins", _random, load))
+    if context.data.second_text is not None:
+        steps.append(StudyStep("corpus", "Compare all layers over a second corpus", compare_second_corpus, load))
+    if not context.wants("finetune", "tuned", "frozen"):
+        return tuple(steps)
+    tasks = list(context.data.sentence_tasks)
     for model in list(context.models)[:TUNED_MODELS]:
         steps += [finetune_step(context, model, task) for task in tasks]
-        steps.append(StudyStep("tuned", f"Compare {model} before and after fine-tuning", _tuned, load, model))
+        steps.append(StudyStep("tuned", f"Compare {model} before and after fine-tuning", compare_tuned, load, model))
         counts = sorted({max(1, block_count(context.models[model]) // part) for part in FROZEN[context.scale.name]})
         frozen = [f"{end}:{count}" for count in counts for end in ("top", "bottom")]
         steps += [
@@ -42,26 +49,38 @@ def similarity_steps(context: StudyContext) -> tuple[StudyStep, ...]:
 
 
 def _compare(step: StudyStep, context: StudyContext) -> Run:
-    stores = [context.read(name, path, attention=True) for name, path in context.models.items()]
-    measures = [*MEASURES, *(ATTENTION if all(store.n_heads for store in stores) else ())]
-    return compare_stores(step, context, stores, measures)
+    stores = [context.read(name, path, attention=has_heads(path)) for name, path in context.models.items()]
+    return compare_stores(step, context, stores, MEASURES)
+
+
+def _attention(step: StudyStep, context: StudyContext) -> Run:
+    """Attention is compared among the models that have heads; models without them do not stop it."""
+    models = {name: path for name, path in context.models.items() if has_heads(path)}
+    return compare_stores(step, context, [context.read(*own, attention=True) for own in models.items()], ATTENTION)
+
+
+def compare_second_corpus(step: StudyStep, context: StudyContext) -> Run:
+    """All representation measures over other sentences."""
+    text = context.data.second_text
+    stores = [context.read(name, path, text=text) for name, path in context.models.items()]
+    return compare_stores(step, context, stores, MEASURES)
 
 
 def _random(step: StudyStep, context: StudyContext) -> Run:
     twins = [context.read(name, path, random=True) for name, path in context.models.items()]
-    trained = [context.read(name, path, attention=True) for name, path in context.models.items()]
+    trained = [context.read(name, path, attention=has_heads(path)) for name, path in context.models.items()]
     return compare_stores(step, context, [*trained, *twins], ["cka"])
 
 
-def _tuned(step: StudyStep, context: StudyContext) -> Run:
+def compare_tuned(step: StudyStep, context: StudyContext) -> Run:
     """A model before and after fine-tuning for each task, over the same text."""
     model = step.model
-    stores = [context.read(model, context.models[model], attention=True)]
+    attention = has_heads(context.models[model])
+    stores = [context.read(model, context.models[model], attention=attention)]
     for task in context.data.sentence_tasks:
         name = step_name("finetune", model, task)
-        stores.append(context.read(name, context.finetuned(model, task), attention=True))
-    measures = [name for name in TUNED_MEASURES if stores[0].n_heads or "attention" not in name]
-    return compare_stores(step, context, stores, measures)
+        stores.append(context.read(name, context.finetuned(model, task), attention=attention))
+    return compare_stores(step, context, stores, [*TUNED_MEASURES, *(ATTENTION if attention else ())])
 
 
 @claim("§5.1, figure 1a", "Neurons are alike within a model and differ across models.", above=0)
@@ -80,6 +99,19 @@ def layers_are_shared_more_than_neurons(results: Results) -> Evidence | str | No
     return Evidence.of({"all models": layers[1] / layers[0] - neurons[1] / neurons[0]})
 
 
+@claim("§5.1, figure 8d", "Across models, mixed similarity is the highest of all measures.", above=0)
+def mixed_is_highest_across(results: Results) -> Evidence | str | None:
+    """Mean mixed similarity of layers of different families minus that by the highest other measure."""
+    means = {}
+    for measure in MEASURES:
+        pairs, foreign = _pairs_and_foreign(results, measure)
+        if not foreign.any():
+            return ONE_FAMILY
+        means[measure] = Measurement.mean(pairs.loc[foreign])
+    mixed = means.pop("mixed")
+    return Evidence.of({"all models": mixed - max(means.values(), key=lambda mean: mean.value)})
+
+
 @claim("§5.1, figure 1b", "Models of the same family are more similar than models of different families.", above=0)
 def families_are_alike(results: Results) -> Evidence | str | None:
     """Mean CKA of layers of different models of one family minus that of models of different families."""
@@ -95,12 +127,33 @@ def random_twins_differ(results: Results) -> Evidence | None:
     """Mean CKA among the layers of a trained model, minus that of its layers with those of its random twin."""
     pairs = _pairs(results.only("random"), "cka")
     cases = {}
-    for model in [name for name in pairs["model_a"].unique() if not str(name).endswith("(random)")]:
+    for model in [name for name in pairs["model_a"].unique() if not str(name).endswith(RANDOM)]:
         inside = pairs.loc[(pairs["model_a"] == model) & (pairs["model_b"] == model)]
-        twin = pairs.loc[(pairs["model_a"] == model) & (pairs["model_b"] == f"{model} (random)")]
+        twin = pairs.loc[(pairs["model_a"] == model) & (pairs["model_b"] == f"{model}{RANDOM}")]
         other_layers = inside.loc[inside["layer_a"] != inside["layer_b"]]
         cases[model] = Measurement.mean(other_layers) - Measurement.mean(twin)
     return Evidence.of(cases)
+
+
+@claim("§5.1, figure 2", "Random models of one family are more similar than random models of others.", above=0)
+def random_families_are_alike(results: Results) -> Evidence | str | None:
+    """Mean CKA of random twins of different models of one family minus that of twins of different families."""
+    pairs = _pairs(results.only("random"), "cka")
+    random = pairs["model_a"].str.endswith(RANDOM) & pairs["model_b"].str.endswith(RANDOM)
+    pairs = pairs.loc[random & (pairs["model_a"] != pairs["model_b"])]
+    families = [pairs[name].str.removesuffix(RANDOM).map(results.families) for name in ("model_a", "model_b")]
+    related = families[0] == families[1]
+    if not related.any() or related.all():
+        return "there are not both two models of one family and a model of another"
+    return Evidence.of({"all models": Measurement.mean(pairs.loc[related]) - Measurement.mean(pairs.loc[~related])})
+
+
+@claim("§5.1, figure 2", "Of trained models, bottom layers are most similar to random models.", above=0)
+def bottom_layers_resemble_random(results: Results) -> Evidence | None:
+    """Mean CKA with the random twin of the lower half of the layers minus that of the upper half, per model."""
+    pairs = _pairs(results.only("random"), "cka")
+    twins = pairs.loc[pairs["model_b"] == pairs["model_a"] + RANDOM]
+    return Evidence.of({str(model): _lower_minus_upper(rows) for model, rows in twins.groupby("model_a", sort=False)})
 
 
 @claim("§5.1, figure 1b", "Across architectures, lower layers are more similar than higher layers.", above=0)
@@ -132,6 +185,82 @@ def upper_layers_are_localized(results: Results) -> Evidence | None:
         if len(ranks) >= 3:
             cases[str(model)] = Measurement.correlation(ranks, np.arange(len(ranks), dtype=float))
     return Evidence.of(cases)
+
+
+@claim("§5.1, figure 1b", "Across models, layers at the same relative depth are most similar.", above=0)
+def same_depth_is_alike(results: Results) -> Evidence | str | None:
+    """Mean CKA of layers of different models at most a tenth of the depth apart minus that of layers further apart."""
+    pairs = _pairs(results.only("compare"), "cka")
+    return _same_depth(pairs.loc[pairs["model_a"] != pairs["model_b"]])
+
+
+@claim("§5.1, figure 3", "Localized layers are more context-specific.", above=0)
+def localization_follows_context(results: Results) -> Evidence | None:
+    """Pearson's correlation over layers of localization and context-specificity (1 − self-similarity), per model."""
+    tables = results.only("compare").tables["curves"]
+    context = tables.loc[tables["curve"] == "context_specificity"].set_index(["model", "layer"])["value"]
+    cases = {}
+    for model, rows in _localization(results.only("compare")).groupby("model", sort=False):
+        other = context.reindex(list(zip(rows["model"], rows["layer"], strict=True))).to_numpy(dtype=float)
+        known = ~np.isnan(other)
+        if known.sum() >= 3:
+            cases[str(model)] = Measurement.correlation(rows["value"].to_numpy(dtype=float)[known], other[known])
+    return Evidence.of(cases)
+
+
+@claim("§5.2, figure 4", "Attention of models of one family is more similar than that of others.", above=0)
+def attention_follows_the_family(results: Results) -> Evidence | str | None:
+    """Mean similarity within families minus that across families, by Jensen–Shannon divergence and by CKA."""
+    cases = {}
+    for measure in ("attention_js", "attention_cka"):
+        pairs, foreign = _pairs_and_foreign(results, measure, "attention")
+        if not foreign.any():
+            return ONE_FAMILY
+        inside = pairs.loc[~foreign & ~_same_layer(pairs)]
+        cases[measure] = Measurement.mean(inside) - Measurement.mean(pairs.loc[foreign])
+    return Evidence.of(cases)
+
+
+@claim("§5.2, figure 4", "Single heads of different layers are more alike than whole layers of heads.", above=0)
+def heads_are_more_alike_than_layers(results: Results) -> Evidence | None:
+    """Mean attention similarity of different layers by Jensen–Shannon divergence minus that by CKA."""
+    js, cka = (_pairs(results.only("attention"), name) for name in ("attention_js", "attention_cka"))
+    return Evidence.of({"all models": Measurement.mean(js.loc[~_same_layer(js)]) - Measurement.mean(
+        cka.loc[~_same_layer(cka)])})  # fmt: skip
+
+
+@claim("§5.2, figure 10d", "Attention is alike at the same relative depth of models of one family (SVCCA).", above=0)
+def attention_is_alike_at_the_same_depth(results: Results) -> Evidence | str | None:
+    """Mean attention similarity by SVCCA at the same relative depth minus that at other depths, within families."""
+    pairs, foreign = _pairs_and_foreign(results, "attention_svcca", "attention")
+    return _same_depth(pairs.loc[~foreign & (pairs["model_a"] != pairs["model_b"])])
+
+
+@claim("Appendix B, figure 9", "Another corpus gives nearly the same similarities.", above=0.9)
+def corpora_agree(results: Results) -> Evidence | None:
+    """Pearson's correlation over pairs of different layers of the similarities over both corpora, per measure."""
+    first, second = results.only("compare"), results.only("corpus")
+    keys, cases = ["model_a", "layer_a", "model_b", "layer_b"], {}
+    for measure in MEASURES:
+        both = _pairs(first, measure).merge(_pairs(second, measure), on=keys)
+        both = both.loc[~_same_layer(both)]
+        cases[measure] = Measurement.correlation(both["value_x"].to_numpy(float), both["value_y"].to_numpy(float))
+    return Evidence.of(cases)
+
+
+@claim("§6.1, figure 5", "Of all tasks, SST-2 changes the top layers of BERT most.", above=0)
+def sst2_changes_most(results: Results) -> Evidence | str | None:
+    """CKA of the upper half before and after fine-tuning, mean over other tasks minus SST-2, per model."""
+    cases = {}
+    for step, run in results.of("tuned"):
+        pairs = _pairs(run, "cka")
+        base = pairs.loc[(pairs["model_a"] == step.model) & (pairs["layer_a"] == pairs["layer_b"])]
+        top = base.loc[base["layer_a"] > base["layer_a"].max() / 2]
+        sst2 = top["model_b"] == step_name("finetune", step.model, "sst2")
+        other = (top["model_b"] != step.model) & ~sst2
+        if sst2.any() and other.any():
+            cases[step.model] = Measurement.mean(top.loc[other]) - Measurement.mean(top.loc[sst2])
+    return Evidence.of(cases) or "the tasks are not SST-2 and another one (--tasks sst2,qnli)"
 
 
 def tuning_changes_the_top(results: Results, measure: str) -> Evidence | None:
@@ -190,9 +319,29 @@ def _localization(run: Run) -> pd.DataFrame:
     return curves.loc[curves["curve"] == "localization"]
 
 
-def _pairs_and_foreign(results: Results, measure: str) -> tuple[pd.DataFrame, np.ndarray]:
+def _same_layer(pairs: pd.DataFrame) -> pd.Series:
+    """Which pairs are a layer and itself."""
+    same = pairs["model_a"].eq(pairs["model_b"]) & pairs["layer_a"].eq(pairs["layer_b"])
+    return pd.Series(same, dtype=bool)
+
+
+def _same_depth(pairs: pd.DataFrame) -> Evidence | str | None:
+    """Mean similarity of layers at most a tenth of the depth apart minus that of all others, per pair of models."""
+    if pairs.empty:
+        return "there is only one model, or one of each family"
+    cases = {}
+    for _, rows in pairs.groupby(["model_a", "model_b"], sort=False):
+        depths = [rows[name] / rows[name].max() for name in ("layer_a", "layer_b")]
+        near = (depths[0] - depths[1]).abs() <= 0.1
+        cases[f"{rows['model_a'].iloc[0]} and {rows['model_b'].iloc[0]}"] = Measurement.mean(
+            rows.loc[near]
+        ) - Measurement.mean(rows.loc[~near])
+    return Evidence.of(cases)
+
+
+def _pairs_and_foreign(results: Results, measure: str, kind: str = "compare") -> tuple[pd.DataFrame, np.ndarray]:
     """All pairs of layers, and which of them belong to models of different families."""
-    pairs, families = _pairs(results.only("compare"), measure), results.families
+    pairs, families = _pairs(results.only(kind), measure), results.families
     models = zip(pairs["model_a"], pairs["model_b"], strict=True)
     return pairs, np.array([families.get(a) != families.get(b) for a, b in models], dtype=bool)
 
@@ -211,10 +360,29 @@ def _lower_minus_upper(rows: pd.DataFrame) -> Measurement:
     return Measurement.mean(lower) - Measurement.mean(upper)
 
 
-TABLE_1 = {  # accuracy on SST-2
-    "bert-base-cased": {"": 0.9243, "top:4": 0.9186, "bottom:4": 0.9243, "top:6": 0.9197, "bottom:6": 0.9300},
-    "xlnet-base-cased": {"": 0.9392, "top:4": 0.9289, "bottom:4": 0.9312, "top:6": 0.9312, "bottom:6": 0.9392},
+def frozen_grid(results: Results) -> pd.DataFrame:
+    """Table 1: one row per model and choice of frozen layers, one column per task; accuracies."""
+    scores = chosen(gathered(results, ("finetune", "frozen"), "scores"), part="test")
+    if scores.empty:
+        return scores
+    scores["frozen"] = scores["variant"].fillna("").replace("", "none") if "variant" in scores else "none"
+    return wide(scores, ["model", "frozen"], "task", "value").sort_values("model", kind="stable", ignore_index=True)
+
+
+TABLE_1 = {  # accuracy with no, the top 4, bottom 4, top 6 and bottom 6 layers frozen
+    "bert-base-cased": {
+        "sst2": (0.9243, 0.9186, 0.9243, 0.9197, 0.9300),
+        "mnli": (0.8405, 0.8286, 0.8416, 0.8253, 0.8400),
+        "qnli": (0.9140, 0.9109, 0.9185, 0.9013, 0.9180),
+    },
+    "xlnet-base-cased": {
+        "sst2": (0.9392, 0.9289, 0.9312, 0.9312, 0.9392),
+        "mnli": (0.8597, 0.8555, 0.8604, 0.8484, 0.8564),
+        "qnli": (0.9035, 0.8796, 0.9065, 0.8788, 0.9099),
+    },
 }
+TABLE_1_ROWS = ("", "top:4", "bottom:4", "top:6", "bottom:6")
+LAYER_LINES = Drawing("lines", x="layer", y="value", by="model")
 
 SIMILARITY = Document(
     name="similarity",
@@ -223,26 +391,75 @@ SIMILARITY = Document(
     "Representation Models, ACL",
     steps=similarity_steps,
     exhibits=(
-        Exhibit("Figure 1", "Heatmaps of all layers by neuron similarity and CKA", "compare", "similarity"),
-        Exhibit("Figure 2", "CKA of models and their random twins", "random", "similarity"),
-        Exhibit("Figure 3", "Localization of every layer", "compare", "curves"),
-        Exhibit("Figure 4", "Heatmaps of all layers by attention", "compare", "similarity"),
-        Exhibit("Figure 5", "CKA before and after fine-tuning", "tuned", "similarity"),
-        Exhibit("Figure 6", "Attention before and after fine-tuning (Jensen–Shannon)", "tuned", "similarity"),
-        Exhibit("Figure 7", "Localization before and after fine-tuning", "tuned", "curves"),
-        Exhibit("Table 1", "Fine-tuning with frozen layers", "finetune", "scores"),
-        Exhibit("Table 1", "Fine-tuning with frozen layers", "frozen", "scores"),
-        Exhibit("Figure 8", "Heatmaps by the other representation measures", "compare", "similarity"),
-        Exhibit("Figure 10", "Heatmaps by the other attention measures", "compare", "similarity"),
+        Exhibit("Figure 1", "Layers by neuron similarity and CKA", ("compare",), *heatmaps("compare", "neuron", "cka")),
+        Exhibit("Figure 2", "CKA of models and their random twins", ("random",), *heatmaps("random", "cka")),
+        Exhibit(
+            "Figure 3", "Localization of every layer", ("compare",), curves("compare", "localization"), LAYER_LINES
+        ),
+        Exhibit(
+            "Figure 4",
+            "Attention by Jensen–Shannon divergence and by CKA",
+            ("attention",),
+            *heatmaps("attention", "attention_js", "attention_cka"),
+        ),
+        *(
+            Exhibit(
+                f"Figure {number}",
+                f"{what} before and after fine-tuning",
+                ("tuned",),
+                heatmaps("tuned", *measures)[0],
+                Drawing("heatmaps", panel="model,measure"),
+            )
+            for number, what, measures in (
+                ("5", "CKA", ("cka",)),
+                ("6", "Attention (Jensen–Shannon)", ("attention_js",)),
+                (
+                    "6 (other measures)",
+                    "Attention by the other measures",
+                    tuple(n for n in ATTENTION if n[-2:] != "js"),
+                ),
+            )
+        ),
+        Exhibit(
+            "Figure 7",
+            "Localization before and after fine-tuning",
+            ("tuned",),
+            curves("tuned", "localization"),
+            Drawing("lines", x="layer", y="value", by="model", panel="step model"),
+        ),
+        Exhibit("Table 1", "Accuracy after fine-tuning with frozen layers", ("finetune", "frozen"), frozen_grid),
+        Exhibit(
+            "Figure 8",
+            "Layers by the other representation measures",
+            ("compare",),
+            *heatmaps("compare", "mixed", "svcca", "pwcca"),
+        ),
+        Exhibit(
+            "Figure 9", "Layers by every measure, over a second corpus", ("corpus",), *heatmaps("corpus", *MEASURES)
+        ),
+        Exhibit(
+            "Figure 10",
+            "Attention by the other measures",
+            ("attention",),
+            *heatmaps("attention", *(name for name in ATTENTION if name not in ("attention_js", "attention_cka"))),
+        ),
     ),
     claims=(
         neurons_differ_across_models,
         layers_are_shared_more_than_neurons,
+        mixed_is_highest_across,
         families_are_alike,
         random_twins_differ,
+        random_families_are_alike,
+        bottom_layers_resemble_random,
         lower_layers_are_shared,
         neighbours_are_alike,
+        same_depth_is_alike,
         upper_layers_are_localized,
+        localization_follows_context,
+        attention_follows_the_family,
+        heads_are_more_alike_than_layers,
+        attention_is_alike_at_the_same_depth,
         *(
             Claim(
                 f"§6.1, figure {figure}",
@@ -252,22 +469,32 @@ SIMILARITY = Document(
             )
             for figure, what, measure in ((5, "representation", "cka"), (6, "attention", "attention_js"))
         ),
+        sst2_changes_most,
         tuning_spreads_the_top,
         freezing_the_bottom_costs_less,
+        corpora_agree,
     ),
-    models={"bert-base-cased": 85e6, "xlnet-base-cased": 92e6, "gpt2": 85e6, "bert-large-cased": 302e6},
+    models={
+        "bert-base-cased": 85e6,
+        "xlnet-base-cased": 92e6,
+        "gpt2": 85e6,
+        "bert-large-cased": 302e6,
+        "gpt2-medium": 302e6,
+        "xlnet-large-cased": 310e6,
+    },
     printed=tuple(
         PrintedNumber(
             where="Appendix D, table 1",
-            what=f"Accuracy on SST-2 with {variant or 'no'} layers frozen",
+            what=f"Accuracy on {GLUE[task].name} with {variant or 'no'} layers frozen",
             value=value,
             model=model,
-            data=GLUE["sst2"],
-            step={"kind": "frozen" if variant else "finetune", "task": "sst2", "variant": variant},
+            data=GLUE[task],
+            step={"kind": "frozen" if variant else "finetune", "task": task, "variant": variant},
             number=lambda run: Measurement.test_score(run).value,
         )
-        for model, values in TABLE_1.items()
-        for variant, value in values.items()
+        for model, tasks in TABLE_1.items()
+        for task, values in tasks.items()
+        for variant, value in zip(TABLE_1_ROWS, values, strict=True)
     ),
     needs=("treebanks/UD_English-EWT", "glue/SST-2"),
     units=("sentence",),

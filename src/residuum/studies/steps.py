@@ -36,11 +36,12 @@ def finetune_step(
     changes = f", layers {freeze} frozen" if freeze else f", layers {drop} dropped" if drop else ""
     _, corpora = context.data.sentence_tasks[task]
     load = Workload(trained=len(corpora.train) * context.scale.epochs * context.scale.seeds)
-    work = partial(_finetune, freeze=freeze, drop=drop)
+    work = partial(finetune_seeds, freeze=freeze, drop=drop)
     return StudyStep(kind, f"Fine-tune {model} for {task}{changes}", work, load, model, task, variant=variant)
 
 
-def _finetune(step: StudyStep, context: StudyContext, *, freeze: str | None, drop: str | None) -> Run:
+def finetune_seeds(step: StudyStep, context: StudyContext, *, freeze: str | None, drop: str | None) -> Run:
+    """Fine-tune with every seed of the scale."""
     task, corpora = context.data.sentence_tasks[step.task]
     return finetune(
         context.models[step.model],

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from residuum.training.optimisation import ParameterGroup, trainable_groups
     from residuum.training.processes import (
         check_abilities,
-        evaluating,
         is_main_process,
         process_count,
         wait_for_others,
@@ -27,7 +26,7 @@ _HOMES = {
     "checkpoints": ("discard_checkpoints", "load_checkpoint"),
     "loop": ("StepLosses", "TrainingResult", "rehearse", "train", "training_step"),
     "optimisation": ("ParameterGroup", "trainable_groups"),
-    "processes": ("check_abilities", "evaluating", "is_main_process", "process_count", "wait_for_others"),
+    "processes": ("check_abilities", "is_main_process", "process_count", "wait_for_others"),
     "settings": ("TrainingSettings",),
 }
 
@@ -41,7 +40,6 @@ __all__ = [
     "TrainingSettings",
     "check_abilities",
     "discard_checkpoints",
-    "evaluating",
     "is_main_process",
     "load_checkpoint",
     "process_count",

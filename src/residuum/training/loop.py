@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from residuum.errors import DataError, SettingError
+from residuum.models.loading import evaluating
 from residuum.storage.notebook import progress_bar
 from residuum.training.batches import Batches
 from residuum.training.checkpoints import Progress, discard_checkpoints, open_run, resume, write_checkpoint
@@ -32,7 +33,6 @@ from residuum.training.optimisation import (
 )
 from residuum.training.processes import (
     StopRequest,
-    evaluating,
     process_count,
     seed_torch,
     start_accelerator,

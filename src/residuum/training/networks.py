@@ -19,6 +19,7 @@ from residuum.models.loading import (
     check_no_fresh_weights,
     check_vocabulary,
     clear_loading_errors,
+    evaluating,
     find_blocks,
     load_tokenizer,
     probe_batch,
@@ -27,7 +28,7 @@ from residuum.models.surgery import freeze, layer_count, named_layers
 from residuum.storage.files import is_as_noted, note_checksum, reserve_space, whole_file
 from residuum.storage.notebook import progress_bar
 from residuum.training.encoding import EncodedSplit, Problem, TokenSequence, pad_id
-from residuum.training.processes import evaluating, is_main_process
+from residuum.training.processes import is_main_process
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

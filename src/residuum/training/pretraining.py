@@ -16,7 +16,8 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
-from residuum.models.cards import front_matter
+from residuum.models.cards import front_matter, plain
+from residuum.models.loading import evaluating
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
 from residuum.storage.notebook import progress_bar
@@ -33,7 +34,7 @@ from residuum.training.pretraining_objectives import (
     losses_of,
 )
 from residuum.training.pretraining_texts import PretrainingTexts, read_texts, shares, train_tokenizer
-from residuum.training.processes import evaluating, is_main_process, process_count, wait_for_others
+from residuum.training.processes import is_main_process, process_count, wait_for_others
 from residuum.training.settings import PretrainSettings
 
 if TYPE_CHECKING:
@@ -380,14 +381,14 @@ def model_card(
         tables.append(_table((*columns, "in held-out text"), _pair_rows(texts)))
     sections = {
         "Data": "\n\n".join(tables),
-        "Sources and licences": "\n".join(f"- {source}" for source in settings.sources),
-        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {settings.out}",
+        "Sources and licences": "\n".join(f"- {plain(source)}" for source in settings.sources),
+        "Made with": f"    residuum pretrain --config CONFIG.yaml --out {plain(str(settings.out))}",
         "Curve": curve,
         "Scores": _table(("score", "value"), last) if last else "",
         "Limits": "A small model for trying out methods; it has read little and knows little.",
     }
     front = front_matter(folder, languages=list(settings.text), tags=["pretraining"])
-    parts = [f"# {settings.name}", summary]
+    parts = [f"# {plain(settings.name)}", summary]
     parts += [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     return front + "\n\n" + "\n\n".join(parts) + "\n"
 
@@ -397,7 +398,7 @@ def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:
 
     def cell(value: Any) -> str:
         if isinstance(value, str):
-            return value
+            return plain(value).replace("|", "\\|")
         if value != value:
             return ""
         return f"{int(value):,}" if value == int(value) and abs(value) >= 1 else f"{value:.4g}"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from residuum.errors import SettingError
 from residuum.models.loading import resolve_device
@@ -92,20 +91,6 @@ def summed(accelerator: Accelerator, values: Sequence[float]) -> list[float]:
 def seed_torch(seed: int, position: int) -> None:
     """Seed torch's generators by (seed, position), so that random numbers do not depend on those drawn before."""
     torch.manual_seed(int(np.random.SeedSequence((seed, position)).generate_state(1, np.uint64)[0] >> 1))
-
-
-@contextmanager
-def evaluating(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Eval mode without gradients; afterwards every submodule is back in its previous mode."""
-    modes = {part: part.training for module in modules for part in module.modules()}
-    for part in modes:
-        part.training = False
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part, mode in modes.items():
-            part.training = mode
 
 
 class StopRequest:
