@@ -124,8 +124,8 @@ def paper(limit: str | None = None) -> None:
         options += ["--limit", limit] if limit else []
         job = watched("residuum", "redundancy", os.environ["RESIDUUM_MPNET"], corpus, *options)
     which = f"the first {limit} sentences" if limit else "all sentences"
-    holds.append(line(f"MPNet, EWT ({which}), UPOS: the whole job", job["seconds"], 3600, unit="s"))
-    holds.append(line("MPNet, EWT, UPOS: peak memory of all its processes", gigabytes(job), 12, unit="GB"))
+    holds.append(line(f"MPNet, EWT ({which}), UPOS: the whole job", job["seconds"], 1200, unit="s"))
+    holds.append(line("MPNet, EWT, UPOS: peak memory of all its processes", gigabytes(job), 8, unit="GB"))
     sys.exit(not all(holds))
 
 

@@ -14,6 +14,8 @@ from made_stores import broken_store, made_store
 from residuum.errors import CorpusError, DataError, MemoryLimitError, SettingError, StoreError
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import PaperRecipe, Probe
+from residuum.maths.targets import class_target
+from residuum.maths.task_moments import task_moments
 from residuum.probing.examples import FeatureCache, labelled_splits
 from residuum.probing.orders import FEWEST, SAMPLED, OrderSettings, WordSample, neuron_orders
 from residuum.probing.probe_data import ProbeData
@@ -84,6 +86,19 @@ def test_forward_selection_is_the_default_order_and_random_orders_stand_beside(s
     assert rows.loc["random", "runs"] == 3
     assert rows.loc["random", "sd"] > 0
     assert rows.loc["forward", "beats_random"]
+
+
+def test_forward_selection_tells_each_class_from_the_others_and_can_scale_classes_alike(store):
+    found = rank(store, tags(SENTENCES), methods=("forward", "discriminant"), by="discriminant", shares=(0.2,))
+    first = found.class_forward.query("rank == 1").set_index("label")
+    assert first["neuron"].to_dict() == IDS
+    assert set(found.minimal_neurons[:3]) == set(IDS.values())
+    train = labelled_splits(store, tags(SENTENCES)).train
+    target = class_target(train.labels)
+    ridge = task_moments(train.features(), target).ridge
+    is_age = target.values == target.classes.index("AGE")
+    peer = max(np.corrcoef(column, is_age)[0, 1] ** 2 for column in train.features().T)
+    assert first.loc["AGE", "share"] == pytest.approx(peer / (1 + ridge), rel=1e-3)
 
 
 def test_an_order_that_does_not_beat_random_is_said(store):

@@ -349,7 +349,7 @@ def test_a_finished_run_returns_at_once_and_another_is_refused(labelled, tasked,
 
 @pytest.mark.parametrize("step", ["probes", "minimal"])
 def test_a_killed_run_keeps_its_finished_steps(step, labelled, tasked, tmp_path, monkeypatch):
-    name = {"probes": "class_table", "minimal": "_reduction_table"}[step]
+    name = {"probes": "class_table", "minimal": "_minimal_tables"}[step]
     with monkeypatch.context() as patch:
         patch.setattr(redundancy_module, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):

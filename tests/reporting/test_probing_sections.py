@@ -145,6 +145,13 @@ def test_classes_are_told_with_all_layers_that_are_enough_and_no_others():
     assert "F by layer 5; 2 more classes by other layers (see the table)." in class_text(many)
 
 
+def test_nothing_is_told_of_classes_with_few_test_examples():
+    table = pd.DataFrame({"class": list("ABC"), "supported": [True, False, False], "sufficient_layers": ["1", "", "2"]})
+    assert class_text(table) == (
+        "Recognised as well as by all layers together: A by layer 1. Too few test examples to judge 2 of 3 classes."
+    )
+
+
 def test_classes_are_drawn_from_frequent_to_rare():
     (panel,) = [panel for panel in section(probing_run()).panels if panel.title == "Recall of each class"]
     (block,) = panel.views[0].figure.data

@@ -57,6 +57,13 @@ def test_the_findings_have_the_numbers():
     assert "Not sufficient" not in found
 
 
+def test_baselines_and_the_random_twin_stand_beside_the_score():
+    run = transfer_run(**{"baselines": {"majority": 0.2, "word majority": 0.85}, "random twin": 0.8})
+    found = {finding.topic: finding.text for finding in section(run).findings}
+    assert found["Baselines"] == "To be compared with: majority 0.200, word majority 0.850, random twin 0.800."
+    assert "Baselines" not in {finding.topic for finding in section(transfer_run(baselines={})).findings}
+
+
 def narrowing_text(**narrowed) -> str:
     run = transfer_run()
     run.tables["steps"].loc[2, list(narrowed)] = list(narrowed.values())

@@ -353,6 +353,17 @@ def test_baselines_stand_beside_the_score_and_a_model_below_them_is_warned_of(ti
     assert "one of the 8 dev examples is worth more than the allowed loss" in result.text()
 
 
+def test_a_model_that_its_random_twin_matches_is_warned_of(tiny_folder, corpus, tmp_path):
+    """The weights of the tiny model are random themselves, so those of its twin are as good."""
+    result = run(tiny_folder(), corpus, tmp_path, random_twin=True, steps=["layers"])
+    twin = result.run.summary["random twin"]
+    assert 0 < twin <= 1
+    for shown in (result.text(), (tmp_path / "README.md").read_text()):
+        assert f"The random twin (same architecture, random weights) scores {twin:.4f}" in shown
+    best = max(twin, *result.run.summary["baselines"].values())
+    assert any("oracle" in line for line in result.run.summary["warnings"]) == (result.frame["low"].iloc[0] <= best)
+
+
 def test_the_default_folder_names_its_own_loader_and_no_pipeline(made):
     card = (made.folder / "README.md").read_text()
     assert "library_name: residuum" in card

@@ -46,6 +46,7 @@ from residuum.maths.losses import LayerMap, layer_map, measured_map, published_u
 from residuum.models.loading import (
     check_no_fresh_weights,
     clear_loading_errors,
+    evaluating,
     from_transformers,
     load_tokenizer,
     resolve_device,
@@ -55,7 +56,7 @@ from residuum.models.onnx_graphs import check_packages
 from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
-from residuum.training import ParameterGroup, check_abilities, evaluating, trainable_groups
+from residuum.training import ParameterGroup, check_abilities, trainable_groups
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -51,7 +51,9 @@ def description_lengths(
     classes = np.array([targets[probe.target].n_classes for probe in probes])
     bits = stops[0] * np.log2(classes)
     for known, until in pairwise(stops.tolist()):
-        trained = _train_on(features, targets, probes, np.sort(order[:known]), recipe or PaperRecipe())
+        words = np.sort(order[:known])
+        learnt = {name: Target(target.values[words], target.classes) for name, target in targets.items()}
+        trained = fit(select_words(features, words), learnt, probes, recipe or PaperRecipe())
         bits += _bits(trained, features, targets, np.sort(order[known:until]))
     uniform = n_words * np.log2(classes)
     return [DescriptionLength(*pair) for pair in zip(bits.tolist(), uniform.tolist(), strict=True)]
@@ -72,17 +74,6 @@ def _check(
             raise DataError(f"The target {probe.target!r} has no classes; a description length is of class labels.")
         if len(target.values) != features.shape[0]:
             raise DataError(f"{features.shape[0]} words came with {len(target.values)} labels of {probe.target!r}.")
-
-
-def _train_on(
-    features: Features,
-    targets: Mapping[str, Target],
-    probes: Sequence[Probe],
-    words: Int[np.ndarray, " known"],
-    recipe: ProbeRecipe,
-) -> list[TrainedProbe]:
-    known = {name: Target(target.values[words], target.classes) for name, target in targets.items()}
-    return fit(select_words(features, words), known, probes, recipe)
 
 
 def _bits(

@@ -88,7 +88,7 @@ def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> F
     """
     if isinstance(features, np.ndarray):
         return np.take(features, columns, axis=1)  # row by row, unlike [:, columns], whose rows are scattered
-    loaders = tuple(partial(_load_columns, features, i, columns) for i in range(len(features.loaders)))
+    loaders = tuple(partial(_load_some, features, i, columns, 1) for i in range(len(features.loaders)))
     window = _window_of_columns(features, len(columns))
     narrow = replace(features, loaders=loaders, n_neurons=len(columns), window=window)
     return narrow if sum(features.lengths) > window else next(windows(narrow)).x
@@ -102,7 +102,7 @@ def select_words(features: Features, words: Int[np.ndarray, " chosen"]) -> Featu
     cuts = np.searchsorted(words, starts)
     parts = [(i, words[cuts[i] : cuts[i + 1]] - starts[i]) for i in range(len(features.lengths))]
     parts = [(i, own) for i, own in parts if len(own)]
-    loaders = tuple(partial(_load_words, features, i, own) for i, own in parts)
+    loaders = tuple(partial(_load_some, features, i, own, 0) for i, own in parts)
     some = replace(features, loaders=loaders, lengths=tuple(len(own) for _, own in parts))
     return some if len(words) > features.window else next(windows(some)).x
 
@@ -191,9 +191,5 @@ def _window_of_columns(features: ShardedFeatures, n_columns: int) -> int:
     return features.window * features.n_neurons // n_columns
 
 
-def _load_columns(features: ShardedFeatures, number: int, columns: np.ndarray) -> np.ndarray:
-    return np.take(_load(features, number), columns, axis=1)
-
-
-def _load_words(features: ShardedFeatures, number: int, words: np.ndarray) -> np.ndarray:
-    return np.take(_load(features, number), words, axis=0)
+def _load_some(features: ShardedFeatures, number: int, chosen: np.ndarray, axis: int) -> np.ndarray:
+    return np.take(_load(features, number), chosen, axis=axis)

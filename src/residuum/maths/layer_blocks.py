@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -29,7 +29,8 @@ def plan_passes(widths: Sequence[int], max_bytes: int) -> list[list[Pair]]:
     needed = 0
     for n_bands in range(1, len(widths) + 1):
         bands = np.array_split(np.arange(len(widths)), n_bands)
-        passes = [_band_pairs(a.tolist(), b.tolist()) for a, b in combinations_with_replacement(bands, 2)]
+        pairs_of_bands = combinations_with_replacement([band.tolist() for band in bands], 2)
+        passes = [held_pairs(product(a, b), max(*a, *b) + 1) for a, b in pairs_of_bands]
         needed = max(scatter_bytes(widths, pairs) for pairs in passes)
         if needed <= max_bytes:
             return passes
@@ -37,10 +38,6 @@ def plan_passes(widths: Sequence[int], max_bytes: int) -> list[list[Pair]]:
         f"max_bytes is {max_bytes:,}, but one pair of layers needs {needed:,} bytes; "
         "allow more memory or compare narrower models."
     )
-
-
-def _band_pairs(a: list[int], b: list[int]) -> list[Pair]:
-    return held_pairs([(i, j) for i in a for j in b], max(*a, *b) + 1)
 
 
 def held_pairs(pairs: Iterable[Pair] | None, n_layers: int) -> list[Pair]:

@@ -78,16 +78,20 @@ class Truth:
         """The sums of predicted classes or numbers."""
         if len(predicted) != len(self.values):
             raise DataError(f"{len(predicted)} predictions came with {len(self.values)} labels; expected one each.")
-        columns = {
-            "accuracy": self._accuracy,
-            "matthews": self._matthews,
-            "f1": self._f1,
-            "span_f1": self._spans,
-            "pearson": self._products,
-            "spearman": self._products,
-        }[self.metric](predicted)
         if self.metric == "span_f1":
-            return SentenceSums(self.metric, columns)
+            return SentenceSums(self.metric, self._spans(predicted))
+        if self.metric == "accuracy":
+            columns = [predicted == self.values, np.ones(len(predicted))]
+        elif self.metric == "f1":
+            found, true = predicted == self.positive, self.values == self.positive
+            columns = [found & true, found, true]
+        elif self.metric == "matthews":
+            # One column for each cell of the confusion matrix; the last class is "not seen in training".
+            n = len(self.classes) + 1
+            cells = (self.values % n) * n + predicted
+            columns = [cells == cell for cell in range(n * n)]
+        else:
+            columns = self._products(predicted)
         by_sentence = [np.bincount(self._places, weights=column, minlength=self.n_sentences) for column in columns]
         return SentenceSums(self.metric, np.stack(by_sentence, axis=1))
 
@@ -107,19 +111,6 @@ class Truth:
     @property
     def _places(self) -> Int[np.ndarray, " example"]:
         return self._unique[1]
-
-    def _accuracy(self, predicted: np.ndarray) -> list[np.ndarray]:
-        return [predicted == self.values, np.ones(len(predicted))]
-
-    def _f1(self, predicted: np.ndarray) -> list[np.ndarray]:
-        found, true = predicted == self.positive, self.values == self.positive
-        return [found & true, found, true]
-
-    def _matthews(self, predicted: np.ndarray) -> list[np.ndarray]:
-        """One column for each cell of the confusion matrix; the last class is "not seen in training"."""
-        n = len(self.classes) + 1
-        cells = (self.values % n) * n + predicted
-        return [cells == cell for cell in range(n * n)]
 
     def _products(self, predicted: np.ndarray) -> list[np.ndarray]:
         a, b = np.asarray(predicted, np.float64), np.asarray(self.values, np.float64)

@@ -73,15 +73,14 @@ class NeuronLayout:
 
     def parse(self, ids: Iterable[str]) -> Int[np.ndarray, " neuron"]:
         """`layer:index` ids → columns."""
-        return np.array([self._parse_one(neuron_id) for neuron_id in ids], int)
-
-    def _parse_one(self, neuron_id: str) -> int:
-        layer, index = split_id(neuron_id)
-        columns = self.layer_slice(layer)
-        if index >= columns.stop - columns.start:
-            width = columns.stop - columns.start
-            raise SettingError(f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}.")
-        return columns.start + index
+        found = []
+        for neuron_id in ids:
+            layer, index = split_id(neuron_id)
+            columns = self.layer_slice(layer)
+            if index >= (width := columns.stop - columns.start):
+                raise SettingError(f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}.")
+            found.append(columns.start + index)
+        return np.array(found, int)
 
 
 def split_id(neuron_id: str) -> tuple[int, int]:

@@ -124,14 +124,25 @@ class ProbeStack:
         self._places = sorted(range(len(probes)), key=lambda i: (probes[i].n_classes, probes[i].view))
         ordered = [probes[i] for i in self._places]
         initial = [torch.from_numpy(weights[i]) for i in self._places]
-        self._allocate(ordered, initial, [torch.from_numpy(biases[i]) for i in self._places])
+        self._rows = [probe.n_rows for probe in ordered]
+        parts = [*initial, *(torch.from_numpy(biases[i]) for i in self._places)]
+        self._parameters = torch.cat([part.reshape(-1) for part in parts]).float()
+        self._gradients = torch.zeros_like(self._parameters)
+        n_rows = sum(self._rows)
+        self._weights, self._bias = self._parameters[:-n_rows], self._parameters[-n_rows:]
+        self._weight_gradients, self._bias_gradient = self._gradients[:-n_rows], self._gradients[-n_rows:]
         self._segments = self._make_segments(ordered, [len(weight[0]) for weight in initial])
         self._families = _make_families(ordered)
         self._biases = [self._bias[segment.rows, None] for segment in self._segments]
         self._rooms: dict[int, _Room] = {}
         penalties = {(probe.l1, probe.l2) for probe in probes}
         self._shared = penalties.pop() if len(penalties) == 1 and penalty == "squared" else None
-        self._states = self._adam_states()
+        # All parameters are one state or, where weights decay, which biases do not, two.
+        decay = 2 * self._shared[1] if self._shared else 0.0
+        self._states = [_AdamState.of(self._parameters, self._gradients, 0.0)]
+        if decay:
+            weights_state = _AdamState.of(self._weights, self._weight_gradients, decay)
+            self._states = [weights_state, _AdamState.of(self._bias, self._bias_gradient, 0.0)]
 
     @torch.no_grad()
     def step(self, x: Float[Tensor, "word neuron"], targets: Mapping[str, Tensor]) -> None:
@@ -152,18 +163,12 @@ class ProbeStack:
     def trained(self) -> list[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, " _"]]]:
         """Weight and bias of each probe, in the order in which the probes were given."""
         found = [(np.empty((0, 0), np.float32), np.empty(0, np.float32))] * len(self._places)
-        for place, rows, segment in self._rows_of_probes():
+        for place, stop, n_rows in zip(self._places, np.cumsum(self._rows).tolist(), self._rows, strict=True):
+            rows = slice(stop - n_rows, stop)
+            segment = next(s for s in self._segments if s.rows.start <= rows.start < s.rows.stop)
             local = slice(rows.start - segment.rows.start, rows.stop - segment.rows.start)
             found[place] = (segment.weight[local].numpy().copy(), self._bias[rows].numpy().copy())
         return found
-
-    def _allocate(self, ordered: list[StackedProbe], weights: list[Tensor], biases: list[Tensor]) -> None:
-        self._rows = [probe.n_rows for probe in ordered]
-        self._parameters = torch.cat([part.reshape(-1) for part in (*weights, *biases)]).float()
-        self._gradients = torch.zeros_like(self._parameters)
-        n_rows = sum(self._rows)
-        self._weights, self._bias = self._parameters[:-n_rows], self._parameters[-n_rows:]
-        self._weight_gradients, self._bias_gradient = self._gradients[:-n_rows], self._gradients[-n_rows:]
 
     def _make_segments(self, ordered: list[StackedProbe], widths: list[int]) -> list[_Segment]:
         segments, row, offset = [], 0, 0
@@ -206,20 +211,6 @@ class ProbeStack:
         if self._shared[0]:
             torch.sign(self._weights, out=self._weight_gradients)
         return self._shared[0]
-
-    def _adam_states(self) -> list[_AdamState]:
-        """All parameters as one state or, where weights decay, which biases do not, as two."""
-        decay = 2 * self._shared[1] if self._shared else 0.0
-        if not decay:
-            return [_AdamState.of(self._parameters, self._gradients, 0.0)]
-        weights = _AdamState.of(self._weights, self._weight_gradients, decay)
-        return [weights, _AdamState.of(self._bias, self._bias_gradient, 0.0)]
-
-    def _rows_of_probes(self) -> list[tuple[int, slice, _Segment]]:
-        stops = np.cumsum(self._rows).tolist()
-        rows = [slice(stop - n, stop) for stop, n in zip(stops, self._rows, strict=True)]
-        owners = [next(s for s in self._segments if s.rows.start <= r.start < s.rows.stop) for r in rows]
-        return list(zip(self._places, rows, owners, strict=True))
 
 
 def _make_families(ordered: list[StackedProbe]) -> list[_Family]:

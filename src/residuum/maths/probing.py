@@ -338,7 +338,15 @@ def check_battery(features: Features, targets: Mapping[str, Target], probes: Seq
         penalties = [0.0 if penalty is None else penalty for penalty in (probe.l1, probe.l2)]
         if not (all(0 <= penalty < np.inf for penalty in penalties) and probe.seed >= 0):
             raise SettingError(f"λ1={probe.l1}, λ2={probe.l2} and seed={probe.seed} must be finite and not negative.")
-        _check_neurons(probe.neurons, n_neurons)
+        index = as_index(probe.neurons)
+        if isinstance(index, np.ndarray):
+            check_columns(index, n_neurons)
+            if len(np.unique(index)) != len(index):
+                raise SettingError("A probe names a neuron twice; give each neuron once.")
+        elif index.step not in (None, 1) or (index.stop or 0) > n_neurons:
+            raise SettingError(f"A probe asks for the neurons {index}; there are {n_neurons}, taken one by one.")
+        if _n_columns(index, n_neurons) == 0:
+            raise SettingError("A probe has no neurons; give it at least one.")
 
 
 class _Battery:
@@ -357,7 +365,10 @@ class _Battery:
         self._moments = moments
         self._batch_moments = None if moments is None else self._tensors(moments)
         self._targets = {probe.target: targets[probe.target] for probe in probes}
-        self._values = {name: _typed_values(target) for name, target in self._targets.items()}
+        self._values = {
+            name: target.values.astype(np.int64 if target.n_classes else np.float32)
+            for name, target in self._targets.items()
+        }
         self._stacks = {seed: self._stack(seed) for seed in sorted({probe.seed for probe in probes})}
 
     def train(self, window: FeatureWindow, epoch: int, number: int) -> None:
@@ -369,30 +380,23 @@ class _Battery:
             order = word_order(seed, epoch, len(window.x), number)
             for start in range(0, len(order), size):
                 rows = order[start : start + size]
-                batch = self._batch(window.x, rows, buffer)
+                # `mode` is not about clipping (all rows exist): only with it does take write straight into `out`.
+                np.take(window.x, rows, axis=0, out=buffer[: len(rows)], mode="clip")
+                batch = torch.from_numpy(buffer[: len(rows)])
+                if self._batch_moments is not None:
+                    batch.sub_(self._batch_moments[0]).div_(self._batch_moments[1])
                 stack.step(batch, {name: torch.from_numpy(value[rows]) for name, value in values.items()})
 
     def trained(self) -> list[TrainedProbe]:
         """The probes with their weights, in the order in which they were asked for."""
         weights = {seed: iter(stack.trained()) for seed, stack in self._stacks.items()}
-        return [self._trained(probe, *next(weights[probe.seed])) for probe in self._probes]
-
-    def _trained(self, probe: Probe, weight: np.ndarray, bias: np.ndarray) -> TrainedProbe:
-        index = as_index(probe.neurons)
-        centre, scale = (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
-        n_classes = self._targets[probe.target].n_classes
-        neurons = np.arange(self._n_neurons)[index]
-        return TrainedProbe(
-            probe, neurons, weight, bias, n_classes, self._n_neurons, centre, scale, _paper_penalty(probe)
-        )
-
-    def _batch(self, x: np.ndarray, rows: np.ndarray, buffer: np.ndarray) -> torch.Tensor:
-        # `mode` is not about clipping (all rows exist): only with it does take write straight into `out`.
-        np.take(x, rows, axis=0, out=buffer[: len(rows)], mode="clip")
-        batch = torch.from_numpy(buffer[: len(rows)])
-        if self._batch_moments is not None:
-            batch.sub_(self._batch_moments[0]).div_(self._batch_moments[1])
-        return batch
+        trained = []
+        for probe in self._probes:
+            index, n_classes = as_index(probe.neurons), self._targets[probe.target].n_classes
+            centre, scale = (None, None) if self._moments is None else [m[index].astype("f4") for m in self._moments]
+            learnt = (np.arange(self._n_neurons)[index], *next(weights[probe.seed]), n_classes, self._n_neurons)
+            trained.append(TrainedProbe(probe, *learnt, centre, scale, _paper_penalty(probe)))
+        return trained
 
     def _stack(self, seed: int) -> ProbeStack:
         probes = [probe for probe in self._probes if probe.seed == seed]
@@ -432,10 +436,6 @@ def _view(neurons: Columns | None, columns: Int[np.ndarray, " neuron"] | None, n
     return slice(int(places[0]), int(places[-1]) + 1) if (np.diff(places) == 1).all() else places
 
 
-def _typed_values(target: Target) -> np.ndarray:
-    return target.values.astype(np.int64 if target.n_classes else np.float32)
-
-
 def as_index(neurons: Columns | None) -> Columns:
     """Neurons as an index of columns; None is all of them."""
     return slice(None) if neurons is None else neurons
@@ -468,18 +468,6 @@ def _nested_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, 
 def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
     index = as_index(neurons)
     return len(range(*index.indices(n_neurons))) if isinstance(index, slice) else len(index)
-
-
-def _check_neurons(neurons: Columns | None, n_neurons: int) -> None:
-    index = as_index(neurons)
-    if isinstance(index, np.ndarray):
-        check_columns(index, n_neurons)
-        if len(np.unique(index)) != len(index):
-            raise SettingError("A probe names a neuron twice; give each neuron once.")
-    elif index.step not in (None, 1) or (index.stop or 0) > n_neurons:
-        raise SettingError(f"A probe asks for the neurons {index}; there are {n_neurons}, taken one by one.")
-    if _n_columns(index, n_neurons) == 0:
-        raise SettingError("A probe has no neurons; give it at least one.")
 
 
 def _check_target(name: str, target: Target, n_words: int) -> None:

@@ -74,18 +74,17 @@ class ControlTask:
 
     def values(self, words: Sequence[str]) -> Int[np.ndarray, " word"]:
         """The control label of each word, as its place in `classes`."""
-        upper = np.cumsum(self.frequencies)[:-1]
-        of_type = {word: int(np.searchsorted(upper, self._uniform(word), side="right")) for word in set(words)}
+        upper, of_type = np.cumsum(self.frequencies)[:-1], {}
+        seed = f"{self.seed}.{self.draw}" if self.draw else str(self.seed)
+        for word in set(words):
+            digest = blake2b(f"{seed}\t{word}".encode(), digest_size=8).digest()
+            uniform = int.from_bytes(digest, "big") / 2**64
+            of_type[word] = int(np.searchsorted(upper, uniform, side="right"))
         return np.fromiter((of_type[word] for word in words), np.int64, len(words))
 
     def target(self, words: Sequence[str]) -> Target:
         """The control labels of the training words, ready for a probe."""
         return Target(self.values(words), self.classes)
-
-    def _uniform(self, word: str) -> float:
-        seed = f"{self.seed}.{self.draw}" if self.draw else str(self.seed)
-        digest = blake2b(f"{seed}\t{word}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") / 2**64
 
 
 def control_task(labels: Sequence[str], seed: int = 0) -> ControlTask:

@@ -6,7 +6,6 @@ more when the *model* runs without them (running), the rest of the network compu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,6 @@ from jaxtyping import Float, Int
 from residuum.activations.extraction import extract
 from residuum.activations.store import neuron_means
 from residuum.corpus.tasks import TaskCorpora, labels_of, named_task, read_task
-from residuum.errors import SettingError
 from residuum.maths.features import column_scatter, windows
 from residuum.maths.metrics import combined_interval
 from residuum.maths.neuron_ids import NeuronLayout
@@ -93,7 +91,8 @@ def ablate(settings: AblateSettings) -> Ablation:
     control task learn from the intact model. With `retrain` they also learn from the ablated model,
     which reads the training part once more per set.
     """
-    task, model, out = named_task(settings.task), _running_model(settings), settings.out
+    task, out = named_task(settings.task), settings.out
+    model = as_model(settings.model, device=settings.device, max_memory=settings.max_memory)
     named = NeuronLayout(model.widths).parse(settings.neurons)
     layers = parse_layers(settings.within, model.n_layers)
     corpora = settings.corpus
@@ -111,22 +110,13 @@ def ablate(settings: AblateSettings) -> Ablation:
         probes = ProbeData(splits, settings.probe_recipe(), held_memory(settings.max_memory), *training)
         with scratch(out, config, fresh=settings.fresh) as temporary:
             intact = _IntactModel(model, corpora, probes, settings, temporary)
-            sets = _named_sets(named, intact) if named.size else _ranked_sets(layers, intact)
+            sets = _silenced_sets(named, layers, intact)
             frame = pd.concat([intact.silenced(name, columns) for name, columns in sets.items()], ignore_index=True)
     tables = {"ablation": frame, NEURON_TABLE: _neuron_table(sets, splits.layout), "audit": splits.audit}
     run = Run("ablate", config, _summary(frame, probes), tables)
     if out is not None:
         write_run(out, run)
     return Ablation(run)
-
-
-def _running_model(settings: AblateSettings) -> Model:
-    source = settings.model
-    if isinstance(source, str | os.PathLike) and (Path(source) / "manifest.json").exists():
-        raise SettingError(
-            f"{source} is a store of activations; neurons are silenced in a running model. Give the model."
-        )
-    return as_model(source, device=settings.device, max_memory=settings.max_memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +168,11 @@ class _IntactModel:
             for probe in self.scores.sets
         ]
         frame = pd.DataFrame(rows).astype({"layer": "Int64"})
-        return frame.assign(change=_changes(self.data, ablated_data), retrained=self._retrained(ablated_data))
+        retrained: list[float] | float = np.nan  # where that was not asked for
+        if self.settings.retrain:
+            scores = ProbeGrid(ablated_data, self.scores.sets, [TASK]).train().on("test")
+            retrained = [scores.mean(probe.name) for probe in scores.sets]
+        return frame.assign(change=_changes(self.data, ablated_data), retrained=retrained)
 
     def _read_ablated(self, ids: Sequence[str], means: Mapping[int, np.ndarray] | None) -> ProbeData:
         """The test part (and, to retrain, the other parts) as the ablated model reads it."""
@@ -191,13 +185,6 @@ class _IntactModel:
                     store = extract(running, corpus, self.folder / part, progress=self.settings.progress, **options)
                     read[part] = examples(store, labels_of(corpus, splits.task))
         return self.data.of(replace(splits, **read))
-
-    def _retrained(self, ablated_data: ProbeData) -> list[float] | float:
-        """The score of each probe after it learnt from the ablated model; NaN where that was not asked for."""
-        if not self.settings.retrain:
-            return np.nan
-        scores = ProbeGrid(ablated_data, self.scores.sets, [TASK]).train().on("test")
-        return [scores.mean(probe.name) for probe in scores.sets]
 
     def _figures(self, probe: str, masked: PartScores, running: PartScores) -> dict[str, Any]:
         """Scores of one probe, with the intervals of `running` and of what is lost from `intact` and from `masked`."""
@@ -256,8 +243,12 @@ def _changes(data: ProbeData, ablated_data: ProbeData) -> list[float]:
     return changes
 
 
-def _ranked_sets(layers: Sequence[int], intact: _IntactModel) -> SilencedSets:
-    """The top and the bottom of an order of the neurons of some layers, and random sets."""
+def _silenced_sets(named: Neurons, layers: Sequence[int], intact: _IntactModel) -> SilencedSets:
+    """The named neurons, else the top and the bottom of an order of the neurons of some layers; and random sets."""
+    if named.size:
+        named = np.unique(named)
+        share = len(named) / intact.data.splits.layout.n_neurons
+        return {("named", share): named, **_random_sets(named, share, intact)}
     by = intact.settings.by
     order = neuron_orders(intact.data, [by], oracle=intact.probes.trained[0])[by].order
     order = order[np.isin(order, intact.data.splits.layout.columns(layers))]
@@ -266,12 +257,6 @@ def _ranked_sets(layers: Sequence[int], intact: _IntactModel) -> SilencedSets:
         top, bottom = top_and_bottom(order, share)
         sets |= {("top", share): top, ("bottom", share): bottom, **_random_sets(top, share, intact)}
     return sets
-
-
-def _named_sets(named: Neurons, intact: _IntactModel) -> SilencedSets:
-    named = np.unique(named)
-    share = len(named) / intact.data.splits.layout.n_neurons
-    return {("named", share): named, **_random_sets(named, share, intact)}
 
 
 def _random_sets(like: Neurons, share: float, intact: _IntactModel) -> SilencedSets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -104,11 +104,8 @@ def general_redundancy(
     labels = [partitions.chosen(threshold) for threshold in settings.cuts]
     central = [medoids(correlation, own, constant) for own in labels]
     tables = {
-        "thresholds": _threshold_table(settings, labels, layout),
-        "layers": _layer_table(layout, constant, cka),
-        "windows": _window_table(settings, labels, layout),
-        "survivors": _survivor_table(settings, labels, central, layout),
-        "similarity": _similarity_table(store, cka),
+        **_threshold_tables(settings, labels, central, layout),
+        **_layer_tables(store, constant, cka),
         "pictures": pd.DataFrame(
             cluster_pictures(store, rows, partitions, layout, scales), columns=pd.Index(PICTURE_COLUMNS)
         ),
@@ -135,10 +132,17 @@ def representatives(neurons: pd.DataFrame, threshold: float, rule: str, seed: in
     return np.sort(random_members(labels, np.random.default_rng([seed, round(threshold * 1e6)])))
 
 
-def _threshold_table(settings: ClusterSettings, labels: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
-    """Neurons left at each c_t, 0 being all; how many stand in a cluster with others, and the largest cluster."""
+def _threshold_tables(
+    settings: ClusterSettings, labels: list[np.ndarray], central: list[np.ndarray], layout: NeuronLayout
+) -> dict[str, pd.DataFrame]:
+    """What is left at each c_t, 0 being all neurons.
+
+    `thresholds`: neurons left, how many stand in a cluster with others, and the largest cluster. `windows`: share of
+    clusters within 1, 2, 3 neighbouring layers or further; also of those with two neurons or more. `survivors`:
+    representatives per layer, by each rule that picks them.
+    """
     sizes = [np.ones(layout.n_neurons, int), *(np.bincount(own) for own in labels)]
-    return pd.DataFrame(
+    thresholds = pd.DataFrame(
         {
             "threshold": [0.0, *settings.cuts],
             "neurons": [len(own) for own in sizes],
@@ -147,12 +151,31 @@ def _threshold_table(settings: ClusterSettings, labels: list[np.ndarray], layout
             "largest cluster": [int(own.max()) for own in sizes],
         }
     )
+    windows, survivors = [], [_survivors(0.0, dict.fromkeys(RULES, np.arange(layout.n_neurons)), layout)]
+    for threshold, own, middle in zip(settings.cuts, labels, central, strict=True):
+        every, grouped = cluster_windows(own, layout), cluster_windows(own, layout, smallest=2)
+        for window, share in every.shares.items():
+            windows.append((threshold, window, round(share * every.counts.sum()), share, grouped.shares[window]))
+        drawn = random_members(own, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
+        first = np.unique(own, return_index=True)[1]
+        survivors.append(_survivors(threshold, {"random": drawn, "medoid": middle, "first": first}, layout))
+    names = pd.Index(["threshold", "window", "clusters", "share", "share of groups"])
+    return {
+        "thresholds": thresholds,
+        "windows": pd.DataFrame(windows, columns=names),
+        "survivors": pd.concat(survivors, ignore_index=True),
+    }
 
 
-def _layer_table(layout: NeuronLayout, constant: np.ndarray, cka: Float[np.ndarray, "layer layer"]) -> pd.DataFrame:
-    """Neurons, constant ones, and how alike a layer is to the model's other layers on average (NaN without others)."""
-    others = len(cka) - 1
-    return pd.DataFrame(
+def _layer_tables(
+    store: ActivationStore, constant: np.ndarray, cka: Float[np.ndarray, "layer layer"]
+) -> dict[str, pd.DataFrame]:
+    """`layers`: neurons, constant ones, and how alike a layer is to the others on average (NaN without others).
+
+    `similarity`: linear CKA of every pair of layers, in the columns of `compare`, which adds intervals.
+    """
+    layout, others = NeuronLayout(tuple(store.widths), tuple(store.layers)), len(cka) - 1
+    layers = pd.DataFrame(
         {
             "layer": layout.layers,
             "neurons": layout.widths,
@@ -160,28 +183,21 @@ def _layer_table(layout: NeuronLayout, constant: np.ndarray, cka: Float[np.ndarr
             "mean cka": (cka.sum(axis=1) - np.diag(cka)) / others if others else np.full(1, np.nan),
         }
     )
-
-
-def _window_table(settings: ClusterSettings, labels: list[np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
-    """Share of clusters within 1, 2, 3 neighbouring layers or further; also of those with two neurons or more."""
-    rows = []
-    for threshold, own in zip(settings.cuts, labels, strict=True):
-        every, grouped = cluster_windows(own, layout), cluster_windows(own, layout, smallest=2)
-        for window, share in every.shares.items():
-            rows.append((threshold, window, round(share * every.counts.sum()), share, grouped.shares[window]))
-    return pd.DataFrame(rows, columns=pd.Index(["threshold", "window", "clusters", "share", "share of groups"]))
-
-
-def _survivor_table(
-    settings: ClusterSettings, labels: list[np.ndarray], central: list[np.ndarray], layout: NeuronLayout
-) -> pd.DataFrame:
-    """Representatives per layer and threshold, by each rule that picks them; threshold 0 keeps all."""
-    parts = [_survivors(0.0, dict.fromkeys(RULES, np.arange(layout.n_neurons)), layout)]
-    for threshold, own, middle in zip(settings.cuts, labels, central, strict=True):
-        drawn = random_members(own, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
-        first = np.unique(own, return_index=True)[1]
-        parts.append(_survivors(threshold, {"random": drawn, "medoid": middle, "first": first}, layout))
-    return pd.concat(parts, ignore_index=True)
+    pairs = list(product(store.layers, store.layers))
+    similarity = pd.DataFrame(
+        {
+            "measure": "cka",
+            "model_a": store.name,
+            "layer_a": [a for a, _ in pairs],
+            "model_b": store.name,
+            "layer_b": [b for _, b in pairs],
+            "value": cka.ravel(),
+            "low": np.nan,
+            "high": np.nan,
+            "null": np.nan,
+        }
+    )
+    return {"layers": layers, "similarity": similarity}
 
 
 def _survivors(threshold: float, kept: dict[str, np.ndarray], layout: NeuronLayout) -> pd.DataFrame:
@@ -203,24 +219,6 @@ def _neuron_table(partitions: Partitions, central: list[np.ndarray], layout: Neu
     return pd.DataFrame(frame)
 
 
-def _similarity_table(store: ActivationStore, cka: Float[np.ndarray, "layer layer"]) -> pd.DataFrame:
-    """Linear CKA of every pair of layers, in the columns of `compare`, which adds intervals."""
-    pairs = list(product(store.layers, store.layers))
-    return pd.DataFrame(
-        {
-            "measure": "cka",
-            "model_a": store.name,
-            "layer_a": [a for a, _ in pairs],
-            "model_b": store.name,
-            "layer_b": [b for _, b in pairs],
-            "value": cka.ravel(),
-            "low": np.nan,
-            "high": np.nan,
-            "null": np.nan,
-        }
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Partitions:
     """Partitions of the neurons by any method and threshold: those of average linkage, and the others once found."""
@@ -238,8 +236,22 @@ class Partitions:
         places = {cell: folder / f"{cell[0]}-{cell[1]!r}" for cell in self.slow_cells}
         todo = [cell for cell, place in places.items() if not (place / "result.json").exists()]
         engine = _that_fit(as_engine(workers), len(self.clustering.constant), max_memory)
-        for cell, labels in zip(todo, self._partitions(todo, folder, engine), strict=True):
-            write_run(places[cell], Run("redundancy", {}, {}, {}, {"labels": labels}))
+        if todo:
+            import sklearn.cluster  # noqa: F401 - here, because only threads of libraries that are there can be limited
+        sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in todo}
+        arguments = [(method, threshold, sizes[threshold], self.settings.seed) for method, threshold in todo]
+        path = folder.absolute() / "distances.npy"
+        try:
+            work: Callable[..., Labels] = partial(_partition_there, path)
+            if engine.alone:
+                work = lambda *cell: _partition(square_distances(self.clustering), *cell)  # noqa: E731
+            elif todo:
+                with whole_file(path) as temporary, temporary.open("wb") as file:
+                    np.save(file, square_distances(self.clustering))
+            for cell, labels in zip(todo, run_tasks(work, arguments, engine), strict=True):
+                write_run(places[cell], Run("redundancy", {}, {}, {}, {"labels": labels}))
+        finally:
+            path.unlink(missing_ok=True)
         self._found.update({cell: read_run(place).tensors["labels"] for cell, place in places.items()})
 
     @property
@@ -249,24 +261,6 @@ class Partitions:
         drawn = [(self.settings.clusters, self.settings.focus)] if self.settings.pictures else []
         every = dict.fromkeys([*asked, *drawn])
         return [(method, threshold) for method, threshold in every if method != AVERAGE and threshold > 0]
-
-    def _partitions(self, cells: Sequence[tuple[str, float]], folder: Path, engine: Engine) -> Iterator[Labels]:
-        if not cells:
-            return
-        import sklearn.cluster  # noqa: F401 - here, because only threads of libraries that are there can be limited
-
-        sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in cells}
-        arguments = [(method, threshold, sizes[threshold], self.settings.seed) for method, threshold in cells]
-        if engine.alone:
-            yield from run_tasks(lambda *cell: _partition(square_distances(self.clustering), *cell), arguments, engine)
-            return
-        path = folder.absolute() / "distances.npy"
-        try:
-            with whole_file(path) as temporary, temporary.open("wb") as file:
-                np.save(file, square_distances(self.clustering))
-            yield from run_tasks(partial(_partition_there, path), arguments, engine)
-        finally:
-            path.unlink(missing_ok=True)
 
     def chosen(self, threshold: float) -> Labels:
         """The clusters that representatives stand for."""
@@ -387,18 +381,16 @@ def _words(
     """Sentence, position, word and all activations of the words of some sentences (or of some whole sentences)."""
     own = store.row_words if rows is None else store.row_words[rows]
     numbers = np.unique(own[:, 0])
-    for sentence in _readable(store, numbers) if store.unit == "word" else numbers[: PICTURE_LENGTHS.stop].tolist():
+    chosen = numbers[: PICTURE_LENGTHS.stop]
+    if store.unit == "word":
+        # The first sentences of an easy length; without such, those with most words of the first hundred.
+        lengths = store.lengths[numbers]
+        chosen = numbers[(lengths >= PICTURE_LENGTHS.start) & (lengths < PICTURE_LENGTHS.stop)][:PICTURE_SENTENCES]
+        if len(chosen) < PICTURE_SENTENCES:
+            chosen = numbers[:100][np.argsort(-lengths[:100], kind="stable")][:PICTURE_SENTENCES]
+    for sentence in chosen.tolist():
         block = store.read(sentence, sentence + 1)
         joined = np.concatenate(block.layers, axis=1)
         for (_, position), values in zip(block.places.tolist(), joined, strict=True):
             words = store.sentences[sentence]
             yield sentence, position, words[position] if store.unit == "word" else " ".join(words), values
-
-
-def _readable(store: ActivationStore, numbers: Int[np.ndarray, " sentence"]) -> list[int]:
-    """The first sentences of an easy length; without such, those with most words of the first hundred."""
-    lengths = store.lengths[numbers]
-    fitting = numbers[(lengths >= PICTURE_LENGTHS.start) & (lengths < PICTURE_LENGTHS.stop)]
-    if len(fitting) < PICTURE_SENTENCES:
-        fitting = numbers[:100][np.argsort(-lengths[:100], kind="stable")]
-    return fitting[:PICTURE_SENTENCES].tolist()

@@ -79,8 +79,20 @@ def read_texts(
     Tasks are names, `NAME=CORPUS` for labels of another corpus, or a mapping of both. `dev`, `test` and where
     tables have their columns belong to `corpus`. The first text is that of the first task.
     """
+    if isinstance(tasks, Mapping):
+        pairs: list[tuple[str | Task, CorpusSource | None]] = list(tasks.items())
+    else:
+        names = [part.strip() for part in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
+        split = [(name, "") if isinstance(name, Task) else name.partition("=")[::2] for name in names if name]
+        pairs = [(name, own or None) for name, own in split]
+    chosen = [(named_task(name), own) for name, own in pairs]
+    names = [task.name for task, _ in chosen]
+    if not names or len(set(names)) < len(names):
+        raise SettingError(f"The tasks are {', '.join(names) or 'none'}; give at least one, and each once.")
+    if numbers := [task.name for task, _ in chosen if task.regression]:
+        raise SettingError(f"{numbers[0]} predicts numbers; `diff` compares accuracies, so give tasks with classes.")
     groups: dict[tuple[object, str], tuple[CorpusSource, list[Task]]] = {}
-    for task, other in _chosen_tasks(tasks):
+    for task, other in chosen:
         source = corpus if other is None else other
         key = (source if isinstance(source, Corpus) else os.fspath(source), task.unit)
         groups.setdefault(key, (source, []))[1].append(task)
@@ -89,23 +101,6 @@ def read_texts(
         _read_text(source, of_source, limit, seed, **(reading if source is corpus else {}))
         for source, of_source in groups.values()
     ]
-
-
-def _chosen_tasks(tasks: TaskChoice) -> list[tuple[Task, CorpusSource | None]]:
-    """The tasks in their order, each with its own corpus or None."""
-    if isinstance(tasks, Mapping):
-        pairs: list[tuple[str | Task, CorpusSource | None]] = list(tasks.items())
-    else:
-        names = [part.strip() for part in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
-        split = [(name, "") if isinstance(name, Task) else name.partition("=")[::2] for name in names if name]
-        pairs = [(name, corpus or None) for name, corpus in split]
-    chosen = [(named_task(name), corpus) for name, corpus in pairs]
-    names = [task.name for task, _ in chosen]
-    if not names or len(set(names)) < len(names):
-        raise SettingError(f"The tasks are {', '.join(names) or 'none'}; give at least one, and each once.")
-    if numbers := [task.name for task, _ in chosen if task.regression]:
-        raise SettingError(f"{numbers[0]} predicts numbers; `diff` compares accuracies, so give tasks with classes.")
-    return chosen
 
 
 def _read_text(

@@ -52,7 +52,14 @@ def probe_tasks(
     tables: dict[str, list[pd.DataFrame]] = {}
     tensors: dict[str, np.ndarray] = {}
     training = (settings.seed, workers, settings.penalty, settings.seeds)
-    for together in _with_equal_examples([text.splits(store, task) for task in text.tasks]):
+    groups: list[list[Splits]] = []  # tasks with labels of the same words: their probes train in one pass
+    for splits in (text.splits(store, task) for task in text.tasks):
+        fitting = next((group for group in groups if same_examples(group[0], splits)), None)
+        if fitting is None:
+            groups.append([splits])
+        else:
+            fitting.append(splits)
+    for together in groups:
         first = ProbeData(together[0], settings.probe_recipe(), max_memory, *training)
         layers = single_layers(first.splits.layout)
         grids = [ProbeGrid(replace(first, splits=splits), layers) for splits in together]
@@ -68,18 +75,6 @@ def probe_tasks(
             tensors[f"sums {task}"] = np.stack([np.stack(run) for run in runs]).astype(np.float64)
             tensors[f"sentences {task}"] = np.unique(test.data.examples("test").sentences).astype(np.int64)
     return Run("diff", {}, {}, {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}, tensors)
-
-
-def _with_equal_examples(every: Sequence[Splits]) -> list[list[Splits]]:
-    """Tasks with labels of the same words together, so that their probes train in one pass."""
-    groups: list[list[Splits]] = []
-    for splits in every:
-        fitting = next((group for group in groups if same_examples(group[0], splits)), None)
-        if fitting is None:
-            groups.append([splits])
-        else:
-            fitting.append(splits)
-    return groups
 
 
 def _task_tables(dev: PartScores, test: PartScores, settings: DiffSettings) -> dict[str, pd.DataFrame]:

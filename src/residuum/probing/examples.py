@@ -97,8 +97,19 @@ class Examples:
 
     def features(self, max_memory: int = MEMORY, neurons: Int[np.ndarray, " neuron"] | None = None) -> Features:
         """Examples × neurons of all layers: an array where it fits `max_memory` bytes, else shards read in windows."""
-        shards = self._shards(max_memory, neurons)
-        return _filled(shards) if len(self) <= shards.window else shards
+        width = self.layout.n_neurons if neurons is None else len(neurons)
+        parts = self._rows_by_shard()
+        loaders = tuple(partial(_load, self.store, shard, rows, neurons) for shard, rows in parts)
+        lengths = tuple(len(rows) for _, rows in parts)
+        shards = ShardedFeatures(loaders, lengths, width, max(max_memory // (4 * width), 1))
+        if len(self) > shards.window:
+            return shards
+        array = np.empty(shards.shape, np.float32)  # filled shard by shard, so that the data is never there twice
+        end = 0
+        for load, length in zip(loaders, lengths, strict=True):
+            start, end = end, end + length
+            array[start:end] = load()
+        return array
 
     def select(self, sentences: Sequence[int]) -> Examples:
         """The examples of some sentences, and how many of their rows have no label."""
@@ -112,12 +123,6 @@ class Examples:
         )
         n_rows = int(self.store.lengths[list(sentences)].sum())
         return Examples(self.store, self.rows[chosen], labels, n_rows - len(chosen), np.unique(sentences))
-
-    def _shards(self, max_memory: int, neurons: Int[np.ndarray, " neuron"] | None) -> ShardedFeatures:
-        width = self.layout.n_neurons if neurons is None else len(neurons)
-        parts = self._rows_by_shard()
-        loaders = tuple(partial(_load, self.store, shard, rows, neurons) for shard, rows in parts)
-        return ShardedFeatures(loaders, tuple(len(rows) for _, rows in parts), width, max(max_memory // (4 * width), 1))
 
     def _rows_by_shard(self) -> list[tuple[int, Int[np.ndarray, " row"]]]:
         starts = np.cumsum([0, *(shard.rows for shard in self.store.manifest.shards)])
@@ -440,13 +445,3 @@ def _load(
     layers = [layer[everything] for layer in store.shard(shard)]
     joined = np.concatenate(layers, axis=1) if len(layers) > 1 else layers[0]
     return joined if neurons is None else joined[:, neurons]
-
-
-def _filled(shards: ShardedFeatures) -> Float[np.ndarray, "word neuron"]:
-    """One array, filled shard by shard, so that the data is never there twice."""
-    array = np.empty(shards.shape, np.float32)
-    end = 0
-    for load, length in zip(shards.loaders, shards.lengths, strict=True):
-        start, end = end, end + length
-        array[start:end] = load()
-    return array

@@ -21,9 +21,7 @@ from residuum.corpus.tasks import Task, labels_of, named_task
 from residuum.corpus.treebanks import FAMILIES, Treebanks, read_treebanks
 from residuum.engine import Workers
 from residuum.errors import SettingError
-from residuum.maths.clustering import Clustering
 from residuum.maths.metrics import SentenceSums, metric_value
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_scores import ClassScores
 from residuum.probing.baselines import baselines, twin_folder
 from residuum.probing.baselines import random_twin as build_twin
@@ -120,7 +118,9 @@ def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
     treebanks = read_treebanks(settings.corpora, task, **options, **settings.table)
     with activations_folder(settings.activations, out) as folder, settings.opened_engine() as engine:
         stores, twins = _read_models(settings, treebanks, task, folder, engine)
-        teachers = _teachers(list(stores), settings.teachers)
+        teachers = dict(settings.teachers)
+        if unknown := [name for pair in teachers.items() for name in pair if name not in stores]:
+            raise SettingError(f"There is no model {unknown[0]} to compare; the models are {', '.join(stores)}.")
         config = {
             "task": task.name,
             "source": treebanks.source,
@@ -215,8 +215,7 @@ class _Probing:
             "students": answers.student_table(teachers),
             "wide": wide_table(languages),
             "clusters": pd.concat(clusters, ignore_index=True),
-            "baselines": self._baselines(benches),
-            "unseen": _unseen_labels(benches),
+            **self._source_tables(benches),
             "audit": audit_table(store for own in stores.values() for store in own.values()),
         }
         if self.settings.overlap:
@@ -233,7 +232,13 @@ class _Probing:
         train = source.splits.train
         check_room(train.store, self.max_memory)
         clustering = cluster_store(train.store, train.rows, workers=self.workers)
-        kept = [_kept(clustering, train.layout, threshold, self.settings) for threshold in self.settings.thresholds]
+        kept, layout, rule = [], train.layout, self.settings.representatives
+        for threshold in self.settings.thresholds:  # at 0 all neurons are left
+            neurons = None
+            if threshold:
+                neurons = clustering.representatives(threshold, rule, np.random.default_rng(self.settings.seed))
+            size = layout.n_neurons if neurons is None else len(neurons)
+            kept.append(NeuronSet(f"threshold {threshold:g}", "threshold", layout.layers, size, neurons))
         sets = [*kept, *(subsets_of_layers(train.layout) if self.settings.subsets else [])]
         battery = ProbeGrid(source, sets).train()
         trained = battery.on("train")
@@ -340,20 +345,19 @@ class _Probing:
             )
         return pd.DataFrame(rows)
 
-    def _baselines(self, benches: Mapping[str, ProbeData]) -> pd.DataFrame:
-        """What the source's most frequent label, and its most frequent label per word, get right in each language."""
-        return pd.DataFrame(
-            [
-                {
-                    "language": language,
-                    "family": self.families.get(language, "Other"),
-                    "baseline": name,
-                    "score": score,
-                }
-                for language, bench in benches.items()
-                for name, score in baselines(bench).items()
-            ]
-        )
+    def _source_tables(self, benches: Mapping[str, ProbeData]) -> dict[str, pd.DataFrame]:
+        """What the labels of the source alone tell of each language.
+
+        `baselines`: what its most frequent label, and its most frequent label per word, get right. `unseen`: the labels
+        that it never has, which count as errors.
+        """
+        known, unseen = [], []
+        for language, bench in benches.items():
+            place = {"language": language, "family": self.families.get(language, "Other")}
+            known += [{**place, "baseline": name, "score": score} for name, score in baselines(bench).items()]
+            unseen += [{"language": language, **row} for row in unseen_table(bench).to_dict("records")]
+        labels = pd.DataFrame(unseen, columns=["language", "label", "examples"]).astype({"examples": int})
+        return {"baselines": pd.DataFrame(known), "unseen": labels}
 
     def _summary(self, tables: Mapping[str, pd.DataFrame], bench: ProbeData) -> dict[str, Any]:
         languages = tables["languages"]
@@ -400,16 +404,6 @@ class _Probing:
             lost = [f"{r['language']} ({r['change']:+.3f})" for r in pairs if r["model"] == model and r["high"] < 0]
             sentences.append(f"{model} falls below {teacher} in {', '.join(lost) or 'no language'}.")
         return " ".join(sentences)
-
-
-def _kept(
-    clustering: Clustering, layout: NeuronLayout, threshold: float, settings: ProbeLanguagesSettings
-) -> NeuronSet:
-    """The neurons that a threshold leaves; at 0 all of them."""
-    if threshold == 0:
-        return NeuronSet("threshold 0", "threshold", layout.layers, layout.n_neurons)
-    neurons = clustering.representatives(threshold, settings.representatives, np.random.default_rng(settings.seed))
-    return NeuronSet(f"threshold {threshold:g}", "threshold", layout.layers, len(neurons), neurons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -504,13 +498,6 @@ def _drawn(n: int, seed: int, key: str) -> Float[np.ndarray, "resample item"]:
     return generator.multinomial(n, np.full(n, 1 / n), size=RESAMPLES).astype(np.float64)
 
 
-def _teachers(models: Sequence[str], teachers: Mapping[str, str]) -> dict[str, str]:
-    """The teacher of each declared student; both are models of the run."""
-    if unknown := [name for pair in teachers.items() for name in pair if name not in models]:
-        raise SettingError(f"There is no model {unknown[0]} to compare; the models are {', '.join(models)}.")
-    return dict(teachers)
-
-
 def wide_table(languages: pd.DataFrame) -> pd.DataFrame:
     """One row per threshold, one column per family, language and model; the languages of a family are neighbours."""
     rows = languages.loc[languages["kind"] == "threshold"].sort_values(by=["family", "language"], kind="stable")
@@ -519,13 +506,3 @@ def wide_table(languages: pd.DataFrame) -> pd.DataFrame:
         name = f"{row['family']}, {row['language']}, {row['model']}"
         columns.setdefault(name, {})[row["threshold"]] = row["score"]
     return pd.DataFrame(columns).sort_index().rename_axis("threshold").reset_index()
-
-
-def _unseen_labels(benches: Mapping[str, ProbeData]) -> pd.DataFrame:
-    """The labels that the source never has, by language; they count as errors."""
-    rows = [
-        {"language": language, **row}
-        for language, bench in benches.items()
-        for row in unseen_table(bench).to_dict("records")
-    ]
-    return pd.DataFrame(rows, columns=["language", "label", "examples"]).astype({"examples": int})

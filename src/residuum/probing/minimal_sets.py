@@ -58,10 +58,22 @@ def find_minimal_set(
 def held_out_parts(
     data: ProbeData, ranker: Ranker, order: Neurons, oracle: SentenceSums | None = None
 ) -> list[HeldOutPart]:
-    """What heads of an order are judged on: dev and, where that is small, the folds of the training part."""
-    parts = [HeldOutPart(data, order, "dev", oracle)]
-    if len(data.splits.dev) < SMALL_DEV:
-        parts += [HeldOutPart(fold, ranker(fold), "test") for fold in _folds(data)]
+    """What heads of an order are judged on: dev and, where that is small, the folds of the training part.
+
+    Folds are of whole sentences; each is held out in turn, λ2 is chosen on dev. A fold without which fewer than two
+    classes are left (for Matthews' correlation: not all of them) is not used.
+    """
+    parts, train = [HeldOutPart(data, order, "dev", oracle)], data.splits.train
+    if len(data.splits.dev) >= SMALL_DEV or len(np.unique(train.sentences)) < FOLDS:
+        return parts
+    fold, classes = sentence_folds(train.sentences, FOLDS), data.targets[TASK].n_classes
+    for number in range(FOLDS):
+        numbers = [np.unique(train.sentences[own]).tolist() for own in (fold != number, fold == number)]
+        learnt, held_out = (train.select(sentences) for sentences in numbers)
+        left = len(set(learnt.labels)) if classes else 2
+        if left >= (classes if data.metric == "matthews" else 2):
+            own = data.of(replace(data.splits, train=learnt, test=held_out))
+            parts.append(HeldOutPart(own, ranker(own), "test"))
     return parts
 
 
@@ -102,30 +114,17 @@ class HeldOutPart:
         return self.known_oracle or self._sums_of([None])[0]
 
 
-def _folds(data: ProbeData) -> list[ProbeData]:
-    """The training part in folds of whole sentences: each is held out in turn, λ2 is chosen on dev.
-
-    A fold without which fewer than two classes are left (for Matthews' correlation: not all of them) is not used.
-    """
-    train = data.splits.train
-    if len(np.unique(train.sentences)) < FOLDS:
-        return []
-    fold, folds = sentence_folds(train.sentences, FOLDS), []
-    for number in range(FOLDS):
-        parts = [np.unique(train.sentences[own]).tolist() for own in (fold != number, fold == number)]
-        learnt, held_out = (train.select(sentences) for sentences in parts)
-        classes = data.targets[TASK].n_classes
-        left = len(set(learnt.labels)) if classes else 2
-        if left >= (classes if data.metric == "matthews" else 2):
-            folds.append(data.of(replace(data.splits, train=learnt, test=held_out)))
-    return folds
-
-
 def remembered_scores(
     measure: Callable[[Sequence[int]], list[SetScore]], path: Path | None
 ) -> Callable[[Sequence[int]], list[SetScore]]:
-    """The same measure, that looks in a file first."""
-    known = _known_scores(path)
+    """The same measure, that looks first in a file: the scores that a killed search left, by number of neurons."""
+    known = read_json(path) if path is not None and path.exists() else {}
+    usable = isinstance(known, dict) and all(
+        size.isdecimal() and isinstance(score, list) and list(map(type, score)) == [float] * 3
+        for size, score in known.items()
+    )
+    if not usable:
+        raise StoreError(f"{path} does not hold scores by number of neurons; remove it, and they are computed again.")
 
     def measured(sizes: Sequence[int]) -> list[SetScore]:
         new = [size for size in sizes if str(size) not in known]
@@ -137,15 +136,3 @@ def remembered_scores(
         return [SetScore(*known[str(size)]) for size in sizes]
 
     return measured
-
-
-def _known_scores(path: Path | None) -> dict[str, list[float]]:
-    """The scores that a killed search left, by the number of neurons."""
-    known = read_json(path) if path is not None and path.exists() else {}
-    usable = isinstance(known, dict) and all(
-        size.isdecimal() and isinstance(score, list) and list(map(type, score)) == [float] * 3
-        for size, score in known.items()
-    )
-    if not usable:
-        raise StoreError(f"{path} does not hold scores by number of neurons; remove it, and they are computed again.")
-    return known

@@ -9,11 +9,11 @@ from operator import add
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from residuum.costs import Cost, CostStep, within
 from residuum.maths.class_sums import ClassSums, class_sums
-from residuum.maths.features import windows
+from residuum.maths.features import Features, windows
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import ConvergedRecipe, Probe, TrainedProbe
 from residuum.maths.rankings import (
@@ -32,15 +32,25 @@ from residuum.maths.rankings import (
     ranking_agreement,
     scatter_of_words,
 )
-from residuum.maths.task_moments import LIMIT, forward_selection, neuron_subset, task_moments
+from residuum.maths.task_moments import (
+    LIMIT,
+    class_forward_selection,
+    forward_selection,
+    neuron_subset,
+    task_moments,
+)
 from residuum.probing.probe_data import TASK, ProbeData
 
+FORWARD = ("forward", "discriminant")
+"""Forward selection, plain and with all classes scaled alike."""
 OF_NUMBERS = ("forward", "lca", "random")
 """The orders that need no classes."""
 SAMPLED = ("gaussian", "iou")
 """The orders that are taken from sampled words; the others see all."""
 FEWEST = 1000
 """Sampled words below which an order would say little, however short memory is."""
+CLASS_NEURONS = 50
+"""Neurons of each class that a table has."""
 PIECE = 256
 """Words whose float64 copies are summed at a time."""
 
@@ -55,22 +65,30 @@ class OrderSettings:
 
 
 def neuron_orders(
-    data: ProbeData, methods: Sequence[str], settings: OrderSettings | None = None, oracle: TrainedProbe | None = None
+    data: ProbeData,
+    methods: Sequence[str],
+    settings: OrderSettings | None = None,
+    oracle: TrainedProbe | None = None,
+    forward: Mapping[str, Ranking] | None = None,
 ) -> dict[str, Ranking]:
     """Each method's order of all neurons, from the training part alone; random orders after the first are numbered.
 
     The papers' LCA takes the weights of the probe of all neurons, the `oracle` if it is known; a converged one has a
-    penalty of its own, which the final probes do not share.
+    penalty of its own, which the final probes do not share. `forward` are the orders of `forward_orders` if these are
+    known.
     """
     settings = settings or OrderSettings()
     orders: dict[str, Ranking] = {}
-    if "forward" in methods:
-        data.make_room(forward_bytes(data.splits.layout.n_neurons))
-        orders["forward"] = forward_selection(task_moments(data.features("train"), data.targets[TASK]))
+    if forward is None:
+        forward, _ = forward_orders(data, methods)
+    orders |= forward
     if "lca" in methods:
-        orders["lca"] = lca_ranking(_lca_probe(data, settings, oracle).weight)
+        if oracle is None or isinstance(data.recipe, ConvergedRecipe):
+            penalty = settings.lca_penalty if isinstance(data.recipe, ConvergedRecipe) else data.penalty or (None, None)
+            (oracle,) = data.train([Probe(TASK, None, *penalty, data.seed)])
+        orders["lca"] = lca_ranking(oracle.weight)
     if {"probeless", "mean_difference"} & set(methods):
-        sums = _streamed_class_sums(data)
+        sums = _class_sums(data.features("train"), data.targets[TASK].values, data.targets[TASK].n_classes)
         orders["probeless"], orders["mean_difference"] = probeless_ranking(sums), mean_difference_ranking(sums)
     orders |= _sampled_orders(data, methods, settings.sample)
     if "random" in methods:
@@ -78,6 +96,25 @@ def neuron_orders(
         drawn = random_rankings(data.splits.layout.n_neurons, generator, settings.random_orders)
         orders |= {f"random {i}" if i > 1 else "random": ranking for i, ranking in enumerate(drawn, 1)}
     return {name: orders[name] for name in orders if name in methods or name.startswith("random ")}
+
+
+def forward_orders(
+    data: ProbeData, methods: Sequence[str], first: int = 0
+) -> tuple[dict[str, Ranking], dict[str, Ranking]]:
+    """The orders by forward selection, and the `first` neurons that tell each class from all others, by its name.
+
+    All of them come from one pass over the training part. `discriminant` counts a rare class as much as a frequent one.
+    """
+    if not {*FORWARD} & {*methods}:
+        return {}, {}
+    data.make_room(forward_bytes(data.splits.layout.n_neurons))
+    target = data.targets[TASK]
+    moments = task_moments(data.features("train"), target)
+    orders = {
+        name: forward_selection(moments, discriminant=name == "discriminant") for name in FORWARD if name in methods
+    }
+    of_classes = class_forward_selection(moments, limit=first) if first and target.classes else []
+    return orders, dict(zip(target.classes, of_classes, strict=False))
 
 
 def neuron_order(
@@ -88,9 +125,9 @@ def neuron_order(
 ) -> Int[np.ndarray, " neuron"]:
     """One method's order of all neurons, or of some of them as if there were no others."""
     settings = settings or OrderSettings()
-    if within is not None and method == "forward":
-        moments = task_moments(data.features("train"), data.targets[TASK])
-        return within[forward_selection(neuron_subset(moments, within)).order]
+    if within is not None and method in FORWARD:
+        moments = neuron_subset(task_moments(data.features("train"), data.targets[TASK]), within)
+        return within[forward_selection(moments, discriminant=method == "discriminant").order]
     if within is not None and method == "lca":
         penalty = settings.lca_penalty if isinstance(data.recipe, ConvergedRecipe) else data.penalty or (None, None)
         (probe,) = data.train([Probe(TASK, within, *penalty, data.seed)])
@@ -103,8 +140,7 @@ def check_memory(data: ProbeData, methods: Sequence[str], wanted: int) -> None:
     """Raise an error before anything is ranked where the smallest form of an order is too large for the memory."""
     layout, sample = data.splits.layout, WordSample.of(data, wanted)
     needed = {method: sample.n_bytes(method) for method in SAMPLED if method in methods}
-    if "forward" in methods:
-        needed["forward"] = forward_bytes(layout.n_neurons)
+    needed |= {method: forward_bytes(layout.n_neurons) for method in FORWARD if method in methods}
     steps = tuple(CostStep(f"{method} order", 0.0, memory=size) for method, size in needed.items())
     if steps:
         what = f"{sample.n_words:,} sampled words × {layout.n_neurons:,} neurons"
@@ -127,8 +163,18 @@ def order_table(orders: Mapping[str, Ranking], layout: NeuronLayout) -> pd.DataF
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
+def class_forward_table(of_classes: Mapping[str, Ranking], layout: NeuronLayout, first: int) -> pd.DataFrame:
+    """The first neurons of each class by forward selection: `share` is what a neuron adds of the class' variance."""
+    tables = [
+        _named(own.order[:first], layout).assign(label=label, share=own.scores[own.order[:first]])
+        for label, own in of_classes.items()
+    ]
+    columns = ["label", "rank", "neuron", "layer", "index", "share"]
+    return pd.concat(tables, ignore_index=True).reindex(columns=columns)
+
+
 def class_neuron_table(
-    oracle: TrainedProbe, classes: Sequence[str], layout: NeuronLayout, first: int = 50
+    oracle: TrainedProbe, classes: Sequence[str], layout: NeuronLayout, first: int = CLASS_NEURONS
 ) -> pd.DataFrame:
     """The first neurons of each class by their share of its |θ|, with the sign that the weight has."""
     tables = []
@@ -161,25 +207,17 @@ def layer_spread_table(
     return pd.concat(tables, ignore_index=True)
 
 
-def _lca_probe(data: ProbeData, settings: OrderSettings, oracle: TrainedProbe | None) -> TrainedProbe:
-    if isinstance(data.recipe, ConvergedRecipe):
-        return data.train([Probe(TASK, None, *settings.lca_penalty)])[0]
-    return oracle or data.train([data.probe(TASK)])[0]
-
-
 def _named(order: Int[np.ndarray, " neuron"], layout: NeuronLayout) -> pd.DataFrame:
     ids = layout.format(order.tolist())
     layers, indices = zip(*(map(int, neuron.split(":")) for neuron in ids), strict=True)
     return pd.DataFrame({"rank": np.arange(1, len(ids) + 1), "neuron": ids, "layer": layers, "index": indices})
 
 
-def _streamed_class_sums(data: ProbeData) -> ClassSums:
-    target = data.targets[TASK]
+def _class_sums(features: Features, classes: Int[np.ndarray, " word"], n_classes: int) -> ClassSums:
+    """The sums of all words, of which few at a time are copied in float64."""
     blocks = (
-        class_sums(
-            window.x[start : start + PIECE], target.values[window.words[start : start + PIECE]], target.n_classes
-        )
-        for window in windows(data.features("train"))
+        class_sums(window.x[start : start + PIECE], classes[window.words[start : start + PIECE]], n_classes)
+        for window in windows(features)
         for start in range(0, len(window.x), PIECE)
     )
     return reduce(add, blocks)
@@ -229,24 +267,16 @@ def _sampled_orders(data: ProbeData, methods: Sequence[str], wanted: int) -> dic
         return {}
     sample = WordSample.of(data, wanted)
     data.make_room(max(sample.n_bytes(method) for method in chosen))
-    x, classes = _sampled_words(data, sample, np.random.default_rng([data.seed, 2]))
+    n_words, classes = len(data.splits.train), data.targets[TASK].values
+    x = data.features("train") if sample.n_words == n_words else None
+    if not isinstance(x, np.ndarray):
+        drawn = np.random.default_rng([data.seed, 2]).choice(n_words, sample.n_words, replace=False)
+        x, classes = data.some_features("train", np.sort(drawn)), classes[np.sort(drawn)]
     orders: dict[str, Ranking] = {}
     if "gaussian" in chosen:
-        starts = range(0, len(x), PIECE)
-        sums = reduce(add, (class_sums(x[s : s + PIECE], classes[s : s + PIECE], sample.n_classes) for s in starts))
+        sums = _class_sums(x, classes, sample.n_classes)
         scatter = joint_scatter(x, sample.layout.widths) if sample.joint else scatter_of_words(x)
         orders["gaussian"] = gaussian_ranking(sums, scatter)
     if "iou" in chosen:
         orders["iou"] = iou_ranking(x, classes)
     return orders
-
-
-def _sampled_words(
-    data: ProbeData, sample: WordSample, generator: np.random.Generator
-) -> tuple[Float[np.ndarray, "word neuron"], Int[np.ndarray, " word"]]:
-    """Some training words drawn without replacement, in their order, and their classes."""
-    n_words, classes = len(data.splits.train), data.targets[TASK].values
-    if sample.n_words == n_words and isinstance(whole := data.features("train"), np.ndarray):
-        return whole, classes
-    chosen = np.sort(generator.choice(n_words, sample.n_words, replace=False))
-    return data.some_features("train", chosen), classes[chosen]

@@ -11,9 +11,7 @@ import pandas as pd
 
 from residuum.errors import SettingError
 from residuum.maths.description_length import description_lengths
-from residuum.maths.features import Features
 from residuum.maths.metrics import paired_loss
-from residuum.maths.task_moments import quick_probes, task_moments
 from residuum.probing.baselines import baselines, read_task_data, twin_identity
 from residuum.probing.examples import Splits, activations_folder, held_memory
 from residuum.probing.probe_data import TASK, ProbeData, features_memory
@@ -22,7 +20,6 @@ from residuum.probing.scores import (
     NeuronSet,
     PartScores,
     ProbeGrid,
-    TrainedGrid,
     class_layer_table,
     class_table,
     doubts,
@@ -71,10 +68,16 @@ class Probing(Result):
     def text(self) -> str:
         """The scores as lines for a terminal, warnings, which layer to use, and the next command."""
         summary = self.run.summary
+        if (near := summary.get("quick against converged")) is not None:
+            near = (
+                f"These are quick probes. Of {near['features']}, the quick one scores {near['quick']:.3f} and the "
+                f"converged one {near['converged']:.3f} (difference {near['difference']:+.3f}, standard error "
+                f"{near['standard error']:.3f})."
+            )
         return "\n".join(
             [
                 *score_lines(self.frame),
-                *_distance_lines(summary),
+                *([] if near is None else [near]),
                 *summary["warnings"],
                 summary["answer"],
                 f"Next: {summary['next']}",
@@ -125,7 +128,7 @@ def _measured(
     """The summary and the tables of a run."""
     layers = single_layers(data.splits.layout)
     subsets = subsets_of_layers(data.splits.layout) if settings.subsets else []
-    train = _trained_quickly if settings.quick else ProbeGrid.train
+    train = ProbeGrid.solve_quickly if settings.quick else ProbeGrid.train
     twin_scores: dict[str, float] = {}
     if twin is not None:
         settings.say(f"Probing the random twin: {len(layers)} sets of neurons.")
@@ -137,7 +140,7 @@ def _measured(
     dev, test = trained.on("dev"), trained.on("test")
     tables = {"scores": score_table(dev, test, twin_scores, settings.keep, known)}
     tables["baselines"] = pd.DataFrame(known.items(), columns=["baseline", "score"])
-    tables["penalties"] = _penalty_table(trained)
+    tables["penalties"] = trained.penalty_table
     if not data.splits.regression:
         tables["classes"] = class_table(layers, dev, test, settings.keep)
         tables["class_layers"] = class_layer_table(tables["classes"])
@@ -150,12 +153,6 @@ def _measured(
     if settings.quick:
         summary["quick against converged"] = _distance(data, layers, dev, test)
     return summary, tables
-
-
-def _trained_quickly(grid: ProbeGrid) -> TrainedGrid:
-    """The grid's task probes in closed form, from one pass over the training part."""
-    data = grid.data
-    return TrainedGrid(grid, quick_probes(task_moments(data.features("train"), data.targets[TASK]), grid.probes))
 
 
 def _distance(data: ProbeData, layers: Sequence[NeuronSet], dev: PartScores, test: PartScores) -> dict[str, Any]:
@@ -172,19 +169,15 @@ def _distance(data: ProbeData, layers: Sequence[NeuronSet], dev: PartScores, tes
     }
 
 
-def _penalty_table(trained: TrainedGrid) -> pd.DataFrame:
-    """λ1 and λ2 of each probe, as given or as chosen on dev, and whether it has converged."""
-    names = [neurons.name for neurons, _, runs in trained.grid.keys for _ in range(runs)]
-    rows = [
-        (name, probe.probe.target, *probe.penalty, probe.converged, probe.iterations)
-        for name, probe in zip(names, trained.trained, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=pd.Index(["features", "target", "l1", "l2", "converged", "iterations"]))
-
-
 def _description_table(data: ProbeData, layers: Sequence[NeuronSet]) -> pd.DataFrame:
-    """Bits to send the training labels given each set of neurons."""
-    grid, features = ProbeGrid(data, layers), _growing_features(data)
+    """Bits to send the training labels given each set of neurons.
+
+    Up to a half of the training part is copied: in memory where both fit, else it is read in windows of a half.
+    """
+    train, grid = data.splits.train, ProbeGrid(data, layers)
+    half, memory = 2 * len(train) * data.splits.layout.n_neurons, features_memory(data.max_memory)
+    data.make_room(half if 3 * half <= memory else data.max_memory)
+    features = data.features("train") if 3 * half <= memory else train.features(memory // 2)
     first = [(own.name, target) for own, target, _ in grid.keys]
     probes = [data.probe(target, own.neurons) for own, target, _ in grid.keys]
     lengths = []
@@ -199,17 +192,6 @@ def _description_table(data: ProbeData, layers: Sequence[NeuronSet]) -> pd.DataF
     return pd.DataFrame(rows, columns=pd.Index(names))
 
 
-def _growing_features(data: ProbeData) -> Features:
-    """The training part, of which up to a half is copied: in memory where both fit, else read in windows of a half."""
-    train = data.splits.train
-    half, memory = 2 * len(train) * data.splits.layout.n_neurons, features_memory(data.max_memory)
-    if 3 * half <= memory:
-        data.make_room(half)
-        return data.features("train")
-    data.make_room(data.max_memory)
-    return train.features(memory // 2)
-
-
 def _summary(
     data: ProbeData, tables: Mapping[str, pd.DataFrame], known: dict[str, float], settings: ProbeSettings
 ) -> dict[str, Any]:
@@ -219,6 +201,9 @@ def _summary(
     best = max(single, key=lambda row: row["dev"])
     sufficient = [row for row in single if row["sufficient"]]
     layer = sufficient[0]["layer"] if sufficient else None
+    model = settings.model if isinstance(settings.model, str) else "MODEL"
+    corpus = settings.data if isinstance(settings.data, str) else "CORPUS"
+    layers = "" if layer is None else f" --layers {layer}"
     return {
         "metric": data.metric,
         "oracle": oracle["score"],
@@ -233,19 +218,8 @@ def _summary(
         "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
         "warnings": doubts(data, oracle, known, settings.keep),
         "answer": _answer(sufficient, best, oracle, settings.keep),
-        "next": _next_command(settings, data, layer),
+        "next": f"residuum rank {model} {corpus} --task {data.splits.task.name}{layers} --out OUT",
     }
-
-
-def _distance_lines(summary: Mapping[str, Any]) -> list[str]:
-    """What a converged probe of the best layer scores beside the quick one."""
-    if (near := summary.get("quick against converged")) is None:
-        return []
-    return [
-        f"These are quick probes. Of {near['features']}, the quick one scores {near['quick']:.3f} and the converged "
-        f"one {near['converged']:.3f} (difference {near['difference']:+.3f}, "
-        f"standard error {near['standard error']:.3f})."
-    ]
 
 
 def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: dict[str, Any], keep: float) -> str:
@@ -262,14 +236,3 @@ def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: 
         f"Use layer {row['layer']}: it is the lowest that keeps {keep:.0%} of the {oracle['metric']} of all layers "
         f"({row['score']:.3f}, {low_high}; {whole})."
     )
-
-
-def _next_command(settings: ProbeSettings, data: ProbeData, layer: int | None) -> str:
-    """The command that looks into that layer."""
-    model, corpus = (value if isinstance(value, str) else name for value, name in _arguments(settings))
-    layers = "" if layer is None else f" --layers {layer}"
-    return f"residuum rank {model} {corpus} --task {data.splits.task.name}{layers} --out OUT"
-
-
-def _arguments(settings: ProbeSettings) -> list[tuple[Any, str]]:
-    return [(settings.model, "MODEL"), (settings.data, "CORPUS")]

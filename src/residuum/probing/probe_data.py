@@ -159,30 +159,23 @@ class ProbeData:
 
     def truth(self, part: str, target: str = TASK) -> Truth:
         """The true classes or numbers of a part, with the metric that scores them."""
-        if (part, target) not in self._truths:
-            self._truths[part, target] = self._read_truth(part, target)
-        return self._truths[part, target]
+        if (part, target) in self._truths:
+            return self._truths[part, target]
+        examples, (classes, positive) = self.examples(part), (self.targets[TASK].classes, self.splits.task.positive)
+        if target == CONTROL:
+            assert self.control is not None, "only word tasks have a control task"
+            truth = Truth("accuracy", self.control.values(examples.words), examples.sentences, self.control.classes)
+        elif isinstance(examples.labels, np.ndarray):
+            truth = Truth(self.metric, examples.labels, examples.sentences)
+        else:
+            values = self.targets[TASK].encode(examples.labels)
+            place = classes.index(positive) if positive in classes else 1
+            truth = Truth(self.metric, values, examples.sentences, classes, examples.labels, place)
+        return self._truths.setdefault((part, target), truth)
 
     @cached_property
     def _truths(self) -> dict[tuple[str, str], Truth]:
         return {}
-
-    def _read_truth(self, part: str, target: str) -> Truth:
-        examples = self.examples(part)
-        if target == CONTROL:
-            assert self.control is not None, "only word tasks have a control task"
-            return Truth("accuracy", self.control.values(examples.words), examples.sentences, self.control.classes)
-        if isinstance(examples.labels, np.ndarray):
-            return Truth(self.metric, examples.labels, examples.sentences)
-        classes, positive = self.targets[TASK].classes, self.splits.task.positive
-        return Truth(
-            self.metric,
-            self.targets[TASK].encode(examples.labels),
-            examples.sentences,
-            classes,
-            examples.labels,
-            classes.index(positive) if positive in classes else 1,
-        )
 
     def train(self, probes: Sequence[Probe]) -> list[TrainedProbe]:
         """Train probes of the task and the control task on the training part; the task's λ2 is chosen on dev.

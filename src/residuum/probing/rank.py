@@ -20,11 +20,14 @@ from residuum.probing.examples import Splits, activations_folder, held_memory
 from residuum.probing.minimal_sets import find_minimal_set, growth_table
 from residuum.probing.neuron_cards import card_of, card_tables
 from residuum.probing.orders import (
+    CLASS_NEURONS,
     OF_NUMBERS,
     OrderSettings,
     agreement_table,
     check_memory,
+    class_forward_table,
     class_neuron_table,
+    forward_orders,
     layer_spread_table,
     neuron_order,
     neuron_orders,
@@ -69,6 +72,11 @@ class NeuronRanking(Result):
     def classes(self) -> pd.DataFrame:
         """The first neurons of each class by the weights of the probe of all neurons."""
         return self.run.tables["class_ranking"]
+
+    @property
+    def class_forward(self) -> pd.DataFrame:
+        """The first neurons of each class by forward selection: those that tell it from all other classes."""
+        return self.run.tables["class_forward"]
 
     @property
     def agreement(self) -> pd.DataFrame:
@@ -163,7 +171,8 @@ def _ranked(
     whole = ProbeGrid(data, [all_layers(data.splits.layout)]).train()
     oracles = [score.probe for score in whole.on("test").runs(ALL)]
     settings.say(f"Ordering neurons by {', '.join(methods)}.")
-    rankings = neuron_orders(data, methods, options, oracles[0])
+    forward, of_classes = forward_orders(data, methods, CLASS_NEURONS)
+    rankings = neuron_orders(data, methods, options, oracles[0], forward)
     orders = {method: ranking.order for method, ranking in rankings.items()}
     settings.say(f"Probing the top and bottom {', '.join(f'{share:.0%}' for share in settings.shares)} of each order.")
     selection = selection_table(data, oracles, orders, settings.shares)
@@ -184,6 +193,7 @@ def _ranked(
     tables = {
         "ranking": order_table({name: rankings[name] for name in named}, layout),
         **({"class_ranking": class_neuron_table(oracle, classes, layout)} if classes else {}),
+        **({"class_forward": class_forward_table(of_classes, layout, CLASS_NEURONS)} if of_classes else {}),
         "agreement": agreement_table(named | seeds, AGREEMENT_SHARE),
         "selection": selection,
         "minimal": compared,

@@ -19,9 +19,10 @@ from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.maths.metrics import SentenceSums
+from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.selection import MinimalSet, keep_share
 from residuum.probing.baselines import READING, baselines, read_task_data, twin_identity
-from residuum.probing.clusters import ClusterSettings, Rows, general_redundancy, representatives
+from residuum.probing.clusters import ClusterSettings, general_redundancy, representatives
 from residuum.probing.examples import Splits, activations_folder, held_memory, whole_store
 from residuum.probing.minimal_sets import find_minimal_set, growth_table
 from residuum.probing.orders import neuron_order
@@ -217,7 +218,9 @@ def _general(
     engine: Workers,
     memory: int,
 ) -> Run:
-    rows = None if splits is None else _training_rows(splits)
+    rows = None  # all, labelled or not; of a store that holds other parts too those of the training sentences
+    if splits is not None and store.path == splits.test.store.path:
+        rows = np.flatnonzero(np.isin(store.row_words[:, 0], np.unique(splits.train.sentences)))
     n_rows, n_neurons = store.n_rows if rows is None else len(rows), sum(store.widths)
     size = clustering_bytes(n_neurons, store.widths) / 1e9
     settings.say(f"Clustering {n_neurons:,} neurons over {n_rows:,} {store.unit}s: about {size:.1f} GB.")
@@ -226,14 +229,6 @@ def _general(
     with progress_bar(total=n_rows, unit=f" {store.unit}s", shown=settings.progress, leave=False) as bar:
         options = {"workers": engine, "max_memory": memory, "folder": folder, "advance": bar.update}
         return general_redundancy(store, rows, clusters, **options)
-
-
-def _training_rows(splits: Splits) -> Rows | None:
-    """All rows of the training sentences, labelled or not; None where the training part has a store of its own."""
-    train = splits.train
-    if train.store.path != splits.test.store.path:
-        return None
-    return np.flatnonzero(np.isin(train.store.row_words[:, 0], np.unique(train.sentences)))
 
 
 def _with_task(run: Run, data: ProbeData, twin: Splits | None, settings: RedundancySettings, folder: Path) -> Run:
@@ -342,28 +337,27 @@ def _minimal_sets(
     trained = ProbeGrid(data, [all_layers(layout), *sets]).train()
     scores = score_table(trained.on("dev"), trained.on("test"), {}, settings.keep, probes.summary["baselines"])
     scores["sufficient"] = [True, *(own.sufficient for own in found.values())]
-    reduction = _reduction_table(probes, scores, layout.n_neurons)
-    smallest = reduction.iloc[-1] if threshold is not None else reduction.loc[reduction["set"] == "minimal set"].iloc[0]
-    return Run(
-        "redundancy",
-        {},
-        {
-            **{name: len(own.neurons) for name, own in found.items()},
-            "answer": f"{smallest['neurons']:,} of {layout.n_neurons:,} neurons ({smallest['share']:.1%}) keep "
-            f"{settings.keep:.0%} of the {data.metric} of all neurons: {smallest['score']:.3f} against "
-            f"{reduction['score'].iloc[0]:.3f}.",
-            "next": f"residuum transfer MODEL CORPUS --task {data.splits.task.name} --out OUT",
-        },
-        {
-            "reduction": reduction,
-            "tried": _tried_table(found),
-            "selected": _selected_table(data, found),
-        },
-    )
+    tables = _minimal_tables(layout, probes, scores, found)
+    rows = tables["reduction"].to_dict("records")
+    smallest = rows[-1] if threshold is not None else next(row for row in rows if row["set"] == "minimal set")
+    summary = {
+        **{name: len(own.neurons) for name, own in found.items()},
+        "answer": f"{smallest['neurons']:,} of {layout.n_neurons:,} neurons ({smallest['share']:.1%}) keep "
+        f"{settings.keep:.0%} of the {data.metric} of all neurons: {smallest['score']:.3f} against "
+        f"{rows[0]['score']:.3f}.",
+        "next": f"residuum transfer MODEL CORPUS --task {data.splits.task.name} --out OUT",
+    }
+    return Run("redundancy", {}, summary, tables)
 
 
-def _reduction_table(probes: Run, minimal: pd.DataFrame, n_neurons: int) -> pd.DataFrame:
-    """All neurons, lowest sufficient layer, clustered neurons and minimal sets side by side."""
+def _minimal_tables(
+    layout: NeuronLayout, probes: Run, minimal: pd.DataFrame, found: Mapping[str, MinimalSet]
+) -> dict[str, pd.DataFrame]:
+    """`reduction`: all neurons, lowest sufficient layer, clustered neurons and minimal sets side by side.
+
+    `tried`: every size of a minimal set that was tried, and its score on held-out data. `selected`: the neurons of each
+    minimal set, most important first.
+    """
     layers, thresholds = probes.tables["layers"], probes.tables["thresholds"]
     parts = [thresholds.iloc[[0]].assign(set=ORACLE)]
     sufficient = layers.loc[layers["sufficient"].astype(bool)]
@@ -373,31 +367,18 @@ def _reduction_table(probes: Run, minimal: pd.DataFrame, n_neurons: int) -> pd.D
         row = thresholds.loc[thresholds["threshold"] == chosen]
         parts.append(row.assign(set=f"clustered at {chosen:g}"))
     parts.append(minimal.iloc[1:].assign(set=minimal["features"].iloc[1:]))
-    table = pd.concat(parts, ignore_index=True)
-    table = table.loc[:, ["set", "neurons", *_score_columns(table)]].astype({"neurons": int, "sufficient": bool})
-    table.insert(2, "share", table["neurons"] / n_neurons)
-    return table
-
-
-def _tried_table(found: Mapping[str, MinimalSet]) -> pd.DataFrame:
-    """Every size that was tried, and its score on held-out data."""
-    tables = [growth_table(minimal).assign(set=name) for name, minimal in found.items()]
-    return pd.concat(tables, ignore_index=True).loc[:, ["set", "neurons", "dev", "required"]]
-
-
-def _selected_table(data: ProbeData, found: Mapping[str, MinimalSet]) -> pd.DataFrame:
-    """The neurons of each minimal set, most important first."""
-    layout = data.splits.layout
-    layers = np.array(layout.layers)[layout.positions]
-    parts = [
-        pd.DataFrame(
-            {
-                "set": name,
-                "rank": np.arange(1, len(minimal.neurons) + 1),
-                "neuron": layout.format(minimal.neurons.tolist()),
-                "layer": layers[minimal.neurons],
-            }
-        )
-        for name, minimal in found.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
+    reduction = pd.concat(parts, ignore_index=True)
+    columns = ["set", "neurons", *_score_columns(reduction)]
+    reduction = reduction.loc[:, columns].astype({"neurons": int, "sufficient": bool})
+    reduction.insert(2, "share", reduction["neurons"] / layout.n_neurons)
+    tried, selected, of_neuron = [], [], np.array(layout.layers)[layout.positions]
+    for name, own in found.items():
+        tried.append(growth_table(own).assign(set=name))
+        ids = layout.format(own.neurons.tolist())
+        table = pd.DataFrame({"set": name, "rank": np.arange(1, len(ids) + 1), "neuron": ids})
+        selected.append(table.assign(layer=of_neuron[own.neurons]))
+    return {
+        "reduction": reduction,
+        "tried": pd.concat(tried, ignore_index=True).loc[:, ["set", "neurons", "dev", "required"]],
+        "selected": pd.concat(selected, ignore_index=True),
+    }

@@ -17,6 +17,7 @@ from residuum.maths.probe_scores import ClassScores
 from residuum.maths.probing import Probe, TrainedProbe
 from residuum.maths.selection import SetScore, layer_subsets, sufficient_classes
 from residuum.maths.statistics import Interval
+from residuum.maths.task_moments import quick_probes, task_moments
 from residuum.probing.probe_data import CONTROL, TASK, ProbeData, Score, train_together
 
 ALL = "all layers"
@@ -120,6 +121,11 @@ class ProbeGrid:
         """Train all probes."""
         return TrainedGrid(self, self.data.train(self.probes))
 
+    def solve_quickly(self) -> TrainedGrid:
+        """The probes of the task in closed form, from one pass over the training part."""
+        moments = task_moments(self.data.features("train"), self.data.targets[TASK])
+        return TrainedGrid(self, quick_probes(moments, self.probes))
+
 
 @dataclass(frozen=True, eq=False)
 class TrainedGrid:
@@ -134,6 +140,16 @@ class TrainedGrid:
         scores = iter(data.score(self.trained, part))
         runs = {(own.name, target): [next(scores) for _ in range(n)] for own, target, n in self.grid.keys}
         return PartScores(data, part, self.grid.sets, runs)
+
+    @property
+    def penalty_table(self) -> pd.DataFrame:
+        """λ1 and λ2 of each probe, as given or as chosen on dev, and whether it has converged."""
+        names = [neurons.name for neurons, _, runs in self.grid.keys for _ in range(runs)]
+        rows = [
+            (name, probe.probe.target, *probe.penalty, probe.converged, probe.iterations)
+            for name, probe in zip(names, self.trained, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=pd.Index(["features", "target", "l1", "l2", "converged", "iterations"]))
 
 
 def train_grids(grids: Sequence[ProbeGrid]) -> list[TrainedGrid]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
@@ -40,7 +42,7 @@ MEASURES = ("neuron", "svcca", "cka", "attention_pearson", "attention_cka")
 `attention_js` (figure 6 of Wu et al. 2020) takes fifty times as long as `attention_pearson`.
 """
 
-METHODS = ("forward", "lca", "probeless", "gaussian", "iou", "mean_difference", "random")
+METHODS = ("forward", "discriminant", "lca", "probeless", "gaussian", "iou", "mean_difference", "random")
 """The orders of neurons; the first is the default."""
 SHARES = (0.01, 0.05, 0.1, 0.2)
 """Fractions of neurons in the top and bottom sets; Durrani et al. (2021) take 5 % and 10 %."""
@@ -272,6 +274,13 @@ class AblateSettings(Execution, TaskReading, ProbeTraining):
     retrain: Annotated[bool, Option("Let probes learn from the ablated model too (slow)")] = False
     draws: Annotated[int, Option("Random sets of the same size", at_least=0)] = 3
     activations: Activations = None
+
+    def check(self) -> None:
+        """A store of activations cannot run."""
+        if isinstance(self.model, str | os.PathLike) and (Path(self.model) / "manifest.json").exists():
+            raise SettingError(
+                f"{self.model} is a store of activations; neurons are silenced in a running model. Pass the model."
+            )
 
 
 @dataclass(frozen=True)

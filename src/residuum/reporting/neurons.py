@@ -64,6 +64,7 @@ RANK_TABLES = {
     ),
     "ranking": TableSpec("Every neuron by every ranking.", "method, rank, neuron, layer, score"),
     "class_ranking": TableSpec("The first neurons of each class by their share of its weights."),
+    "class_forward": TableSpec("The first neurons of each class by forward selection."),
     **{name: TableSpec(spec.caption) for name, spec in CARD_TABLES.items()},
     "card_classes": TableSpec("Activations of each described neuron per class."),
 }
@@ -79,6 +80,7 @@ ABLATE_TABLES = {
 }
 METHODS = {
     "forward": "forward selection",
+    "discriminant": "forward selection, classes scaled alike",
     "lca": "LCA",
     "iou": "IoU",
     "mean_difference": "mean difference",

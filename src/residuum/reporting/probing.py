@@ -105,8 +105,10 @@ def baseline_scores(run: Run) -> dict[str, float]:
 
 
 def class_text(classes: pd.DataFrame) -> str:
-    """Which single layers recognise which classes as well as all layers together."""
+    """Which single layers recognise which classes as well as all layers together; rare classes are only counted."""
     groups: dict[str, list[str]] = {}
+    supported = classes["supported"].to_numpy(bool) if "supported" in classes else np.ones(len(classes), bool)
+    n_rare, n_classes, classes = int(np.sum(~supported)), len(classes), classes.loc[supported]
     for label, layers in zip(classes["class"], classes["sufficient_layers"].fillna(""), strict=True):
         groups.setdefault(str(layers), []).append(str(label))
     never = groups.pop("", [])
@@ -115,7 +117,8 @@ def class_text(classes: pd.DataFrame) -> str:
     if more := sum(len(groups[layers]) for layers in order[SHOWN_GROUPS:]):
         parts.append(f"{more} more classes by other layers (see the table)")
     text = f"Recognised as well as by all layers together: {'; '.join(parts) or 'no class by a single layer'}."
-    return text + (f" By no single layer: {', '.join(never)}." if never else "")
+    text += f" By no single layer: {', '.join(never)}." if never else ""
+    return text + (f" Too few test examples to judge {n_rare} of {n_classes} classes." if n_rare else "")
 
 
 def _probing_panels(run: Run, oracle: Row, metric: str) -> Iterator[Panel]:

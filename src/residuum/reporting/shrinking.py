@@ -55,7 +55,12 @@ TRIM_TABLES = {
     ),
     "stages": TableSpec("Size and quality of both models, each with its own tokenizer."),
 }
-CURVE_STEPS = {"layers": "layers up to", "clusters": "one neuron per cluster", "neurons": "most important neurons"}
+CURVE_STEPS = {
+    "layers": "layers up to",
+    "path": "few neurons of the layers up to each",
+    "clusters": "one neuron per cluster",
+    "neurons": "most important neurons",
+}
 COSTS = {"neurons": "neurons", "bytes": "megabytes of weights", "ms": "milliseconds per text"}
 CRITERIA = {
     "cka": "CKA of a layer's input and output",
@@ -149,6 +154,12 @@ def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
         f"The small model reaches {metric} {with_interval(summary['score'], *summary['interval'])} on the test part; "
         f"the oracle (a probe on all neurons of all layers) reaches {summary['oracle']:.3f}.",
     )
+    beside = dict(summary.get("baselines", {}))
+    if "random twin" in summary:
+        beside["random twin"] = summary["random twin"]
+    if beside:
+        scores = ", ".join(f"{name} {score:.3f}" for name, score in beside.items())
+        yield Finding("Baselines", f"To be compared with: {scores}.")
     yield Finding(
         "Speed",
         f"From text to labels it is {with_interval(speed, low, high, '.1f')} times as fast as the whole model; the "

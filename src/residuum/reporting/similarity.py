@@ -44,11 +44,10 @@ COMPARE_TABLES = {
     "layers": TableSpec(
         "Neurons of each layer, how many are constant, the share of its variance that one neuron has, the directions "
         "that SVCCA keeps, and the share of the variance that the first words of sentences carry.",
-        "model, layer, depth, neurons, constant, top_neuron, top_share, effective_rank, directions, first_word_share",
+        "model, layer, neurons, constant, top_neuron, top_share, effective_rank",
     ),
     "models": TableSpec(
         "Model × model: the mean over layers of the highest similarity to a layer of the other model, and of all.",
-        "measure, model_a, model_b, best_layers, all_layers",
     ),
     "similarity": TableSpec("Every pair of layers by every measure.", PAIR_COLUMNS),
     "curves": TableSpec("Every curve, one value per layer.", CURVE_COLUMNS),

@@ -103,14 +103,17 @@ def transfer_run(
 def warnings_of(summary: Mapping[str, Any], chosen: Chosen, keep: float) -> list[str]:
     """What a user must know before the model is used, in plain sentences."""
     warnings = []
-    if summary["baselines"]:
-        name, best = max(summary["baselines"].items(), key=lambda item: item[1])
-        for what, score in (("oracle (all neurons of all layers)", summary["oracle"]), ("model", summary["score"])):
-            if score <= best:
-                warnings.append(
-                    f"Warning: the {what} scores {score:.3f} and does not beat the {name} baseline ({best:.3f}), which "
-                    "reads no neuron. Do not use this model for the task."
-                )
+    rivals = {f"{name} baseline": value for name, value in summary["baselines"].items()}
+    rivals |= {"random twin": summary["random twin"]} if "random twin" in summary else {}
+    name, best = max(rivals.items(), key=lambda item: item[1], default=("", -np.inf))
+    oracle = ("oracle (all neurons of all layers)", summary["oracle"], chosen.oracle.low)
+    for what, score, low in (oracle, ("model", summary["score"], summary["interval"][0])):
+        if low <= best:
+            verdict = "does not beat" if score <= best else "is not clearly better than"
+            warnings.append(
+                f"Warning: the {what} scores {score:.3f} (95 % CI from {low:.3f}) and {verdict} the {name} "
+                f"({best:.3f}).{' Do not use this model for the task.' if score <= best else ''}"
+            )
     if not summary["sufficient"]:
         warnings.append(f"Warning: no smaller choice kept {keep:.1%} of the oracle's score on dev.")
     n_dev = summary["examples"]["dev"]
@@ -130,9 +133,13 @@ def kept_share(summary: Mapping[str, Any]) -> str:
 
 
 def baseline_text(summary: Mapping[str, Any]) -> str:
-    """The baselines in words."""
-    known = [f"{name} {value:.4f}" for name, value in summary["baselines"].items()]
-    return f"Baselines, which read no neuron: {', '.join(known)}." if known else ""
+    """The baselines and the random twin in words."""
+    known = ", ".join(f"{name} {value:.4f}" for name, value in summary["baselines"].items())
+    lines = [f"Baselines, which read no neuron: {known}."] if known else []
+    if "random twin" in summary:
+        twin = f"The random twin (same architecture, random weights) scores {summary['random twin']:.4f}"
+        lines.append(f"{twin} with all of its neurons.")
+    return " ".join(lines)
 
 
 def _steps_table(

@@ -108,6 +108,9 @@ class TransferSettings(TaskReading, Resumable):
     trim: Annotated[bool, Option("Keep only the embeddings of tokens that the training texts use")] = False
     narrow: Annotated[bool, Option("Measure the model without hidden dimensions that no neuron needs too")] = False
     onnx: Annotated[bool, Option("Write model.onnx too, checked against the model", group="output")] = False
+    random_twin: Annotated[
+        bool, Option("Score the random twin too: same architecture, random weights; it reads the corpus once more")
+    ] = False
     activations: Activations = None
     seed: Seed = 0
     seeds: Seeds = 1

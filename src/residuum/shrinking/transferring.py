@@ -19,8 +19,9 @@ from residuum.models.loading import Model, as_model
 from residuum.models.onnx_graphs import check_packages
 from residuum.models.surgery import layer_count, save_whole
 from residuum.models.vocabularies import Vocabulary, cut_model
+from residuum.probing.baselines import random_twin
 from residuum.probing.examples import Splits, held_memory, labelled_splits
-from residuum.probing.probe_data import ProbeData
+from residuum.probing.probe_data import TASK, ProbeData
 from residuum.settings import command
 from residuum.shrinking.classifier import Unit, write_classifier
 from residuum.shrinking.exporting import with_head, write_onnx
@@ -192,10 +193,12 @@ class TransferJob:
         data = ProbeData(splits, settings.probe_recipe(), held_memory(settings.max_memory), settings.seed)
         selection = FeatureSelection(data, settings, costs, self._single_layers)
         chosen = self._choose(selection, kept)
+        twin = self._timed("random twin", lambda: self._twin_score(data, kept)) if settings.random_twin else {}
         self._write(out, chosen.last, splits.layout)
         product = load_predictor(out, device=str(self.model.device))
         full = Predictor(self.model, chosen.oracle.classifier(splits.layout, self.labels), self.unit)
         measured = self._timed("measuring", lambda: measure_product(product, full, self.corpora.test, self.task, data))
+        measured |= twin
         if settings.narrow:
             measured |= self._timed("narrowing", lambda: self._narrow(selection, chosen.last, product, kept))
         if settings.onnx:
@@ -242,6 +245,19 @@ class TransferJob:
             "path", lambda: finished_step(kept, "path", lambda: selection.path(by_step["layers"]).as_run())
         )
         return Chosen(by_step, settings.steps, Candidates.of_run(path))
+
+    def _twin_score(self, data: ProbeData, kept: Path) -> dict[str, float]:
+        """What a probe on all neurons of the same architecture with random weights scores on test."""
+
+        def compute() -> Run:
+            settings = self.settings
+            twin = random_twin(self.model, seed=settings.seed, device=settings.device)
+            options = {"activations": kept / "random", "fresh": settings.fresh, **self._extraction}
+            other = data.of(labelled_splits(twin, self.corpora, self.task, **options))
+            (score,) = other.score(other.train([other.probe(TASK)]), "test")
+            return Run("transfer", {}, {"random twin": score.value})
+
+        return finished_step(kept, "twin", compute).summary
 
     def _seed_scores(self, selection: FeatureSelection, chosen: Chosen, kept: Path) -> dict[str, list[float]]:
         """The test scores of the oracle and of what each step chose, one per seed."""
