@@ -7,7 +7,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from residuum.errors import ModelError, SettingError
-from residuum.models.cards import Score, check_hub, hub_id, pipeline_of, push_to_hub, write_card
+from residuum.models.cards import CardScore, check_hub, hub_id, pipeline_of, push_to_hub, write_card
 from residuum.shrinking.pruning import prune
 from residuum.shrinking.trimming import trim
 from teachers import LINES, save_teacher
@@ -81,7 +81,7 @@ def test_the_pipeline_is_the_one_that_reads_the_folder(kind, family, expected, t
 
 def test_scores_languages_and_datasets_are_kept_where_a_hub_can_read_them(tmp_path):
     folder = save_model("bert", tmp_path / "model")
-    scores = [Score("STS", "stsb dev", "spearmanr", 0.5), Score("STS", "stsb dev", "pearsonr", 0.25)]
+    scores = [CardScore("STS", "stsb dev", "spearmanr", 0.5), CardScore("STS", "stsb dev", "pearsonr", 0.25)]
     matter = {"languages": ["en", "Klingon"], "datasets": ["owner/data", "some file.txt"], "scores": scores}
     write_card(folder, "A <b>model</b>\nof mine", {"": "What it is.", "More": "text", "Empty": ""}, **matter)
     found = ModelCard.load(folder / "README.md").data

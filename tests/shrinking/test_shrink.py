@@ -12,7 +12,7 @@ from residuum.reporting.report import report, section
 from residuum.shrinking import shrink as module
 from residuum.shrinking.healing import prediction_loss
 from residuum.shrinking.settings import ShrinkSettings
-from residuum.shrinking.shrink import Candidate, choose, sample_size, shrink
+from residuum.shrinking.shrink import Reduction, choose, sample_size, shrink
 from residuum.shrinking.verifying import LiveBytes
 from residuum.storage.results import read_run
 from tiny import TEXT, save_model
@@ -148,9 +148,9 @@ def test_other_mistakes_are_one_line(encoder, tiny_folder, run, text, tmp_path):
 
 def test_the_choice_is_the_best_within_the_limit():
     candidates = [
-        Candidate(2, "1,2", 1.0, 0.9, 200, 1.5),
-        Candidate(2, "1,2", 0.5, 0.8, 150, 1.9),
-        Candidate(1, "1", 1.0, 0.7, 100, 2.5),
+        Reduction(2, "1,2", 1.0, 0.9, 200, 1.5),
+        Reduction(2, "1,2", 0.5, 0.8, 150, 1.9),
+        Reduction(1, "1", 1.0, 0.7, 100, 2.5),
     ]
     settings = {"model": "m", "text": "t", "out": "o"}
     assert choose(candidates, ShrinkSettings(**settings, parameters="160"), 300) == candidates[1]

@@ -33,7 +33,7 @@ class TerminalTable:
 
 def _best_layer(rows: pd.DataFrame) -> Any:
     layers = rows.loc[rows["kind"] == "layer", "dev"]
-    return None if layers.empty else layers.idxmax()
+    return layers.idxmax() if len(layers) else None
 
 
 def _last(rows: pd.DataFrame) -> Any:
@@ -41,7 +41,7 @@ def _last(rows: pd.DataFrame) -> Any:
 
 
 def _highest(column: str) -> Callable[[pd.DataFrame], Any]:
-    return lambda rows: rows[column].idxmax() if rows[column].notna().any() else None
+    return lambda rows: known.idxmax() if len(known := rows[column].dropna()) else None
 
 
 BESIDE = {"control": "control task", "selectivity": "selectivity", "random_twin": "random twin"}
@@ -54,7 +54,7 @@ TABLES = {
         "steps",
         {"step": "step", "layer": "layers", **SIZES, "test": "score", "bytes": "MB", "ms": "ms per text"},
         "test",
-        lambda rows: rows.index[rows["step"] == "as saved"][0],
+        lambda rows: rows.index[list(rows["step"]).index("as saved")],
     ),
     "compare": TerminalTable(
         "curves",

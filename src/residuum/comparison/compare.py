@@ -84,15 +84,18 @@ class Comparison(Result):
         left_out = self.run.tensors.get(f"left_out.{measure}")
         if rows.empty or left_out is None:
             raise SettingError(f"This comparison has no intervals of {measure}, so none of differences either.")
+        value, low = np.asarray(rows["value"]), np.asarray(rows["low"])
         places = []
         for cell in (first, second):
-            found = (rows[["model_a", "layer_a", "model_b", "layer_b"]] == list(cell)).all(axis=1)
-            if not found.any() or np.isnan(rows.loc[found, "low"].iloc[0]):
+            (found,) = np.nonzero(
+                (rows[["model_a", "layer_a", "model_b", "layer_b"]] == list(cell)).to_numpy().all(axis=1)
+            )
+            if not len(found) or np.isnan(low[found[0]]):
                 raise SettingError(f"There is no interval of {measure} for {tuple(cell)}.")
-            places.append(int(found.to_numpy().argmax()))
+            places.append(int(found[0]))
         flat = left_out.reshape(len(left_out), -1)
         a, b = places
-        value, bias = rows["value"].to_numpy(), self.run.tensors.get(f"bias.{measure}")
+        bias = self.run.tensors.get(f"bias.{measure}")
         shift = None if bias is None else np.asarray(bias.ravel()[a] - bias.ravel()[b])
         sizes = self.run.tensors["group_words"]
         return jackknife(np.asarray(value[a] - value[b]), flat[:, a] - flat[:, b], sizes, bias=shift)

@@ -280,13 +280,14 @@ def without_outliers(
     whole = SentenceGroup(0, 0, len(rows), sum(rows))
     if clip:
         chosen = sample_rows(rows, CLIP_WORDS, seed=0)
-        pieces = [[x[np.isin(_keys(p), chosen)] for x in layers] for layers, p in read_pieces([treated], whole)]
+        read = read_pieces([cast(Activations, treated)], whole)
+        pieces = [[x[np.isin(_keys(places), chosen)] for x in layers] for layers, places in read]
         share = [(1 - clip) / 2, (1 + clip) / 2]
         bounds = [np.quantile(np.concatenate(parts), share, axis=0) for parts in zip(*pieces, strict=True)]
         treated = replace(treated, bounds=bounds)
     if standardize:
         n, mean, scatter = 0, [np.zeros(w) for w in source.widths], [np.zeros(w) for w in source.widths]
-        for layers, _ in read_pieces([treated], whole):
+        for layers, _ in read_pieces([cast(Activations, treated)], whole):
             m = len(layers[0])
             for i, layer in enumerate(layers):
                 own = layer.mean(axis=0, dtype=np.float64)

@@ -35,7 +35,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")
 
 
 @dataclass(frozen=True)
-class Score:
+class CardScore:
     """One measured number: of which task, on which data, by which metric (a name of the hub where it has one)."""
 
     task: str
@@ -69,7 +69,7 @@ def front_matter(
     title: str = "",
     languages: Sequence[str] = (),
     datasets: Sequence[str] = (),
-    scores: Sequence[Score] = (),
+    scores: Sequence[CardScore] = (),
     tags: Sequence[str] = (),
     library: str | None = None,
 ) -> str:

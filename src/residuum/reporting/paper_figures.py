@@ -177,7 +177,7 @@ DRAW: dict[str, Callable[[Axes, Part, Part], None]] = {
 
 def _dress(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
     """Titles, ticks, ranges and scales of the axes, lines across them, names above columns, and the legend."""
-    for letter in "xy":
+    for letter in ("x", "y"):
         axis = layout.get(f"{letter}axis", {})
         axes.set(**{f"{letter}label": _title(axis)})
         if "tickvals" in axis:

@@ -142,7 +142,7 @@ def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
     speed, low, high = summary["speed-up"]
     share = "no known share"  # of an oracle that scores 0
     if is_known(summary["share of oracle"]):
-        share = with_interval(summary["share of oracle"], *summary["interval of the share"], ".1%")
+        share = with_interval(summary["share of oracle"], *summary["interval of the share"], form=".1%")
     yield Finding(
         "Answer",
         f"{summary['layers']} of {summary['layers before']} layers and {count(summary['neurons'], 'neuron')} "

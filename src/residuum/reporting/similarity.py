@@ -114,7 +114,7 @@ def comparison_section(run: Run) -> Section:
 
 def _model_panels(run: Run, main: str) -> Iterator[Panel]:
     """Model × model, and where two models have the same layers, how their maps differ."""
-    if "models" not in run.tables or run.tables["models"]["model_a"].nunique() < 2:
+    if "models" not in run.tables or len(set(run.tables["models"]["model_a"])) < 2:
         return
     yield Panel(
         "Which models are alike?",
@@ -152,9 +152,11 @@ def _model_panels(run: Run, main: str) -> Iterator[Panel]:
 def _curve_panels(run: Run) -> Iterator[Panel]:
     """Curves over layers; over relative depth where models differ in the number of layers."""
     curves = run.tables["curves"]
-    depths = run.tables["layers"].groupby("model")["layer"].max().nunique() > 1 and "depth" in run.tables["layers"]
+    layers = run.tables["layers"]
+    lengths = {max(own["layer"]) for _, own in layers.groupby("model")}
+    depths = len(lengths) > 1 and "depth" in layers
     if depths:
-        places = run.tables["layers"][["model", "layer", "depth"]]
+        places = layers[["model", "layer", "depth"]]
         curves = curves.merge(places, on=["model", "layer"], how="left")
     for curve in known_curves_first(curves["curve"]):
         yield curve_panel(curves, curve, depth_chart, "depth") if depths else curve_panel(curves, curve)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -250,7 +250,7 @@ def adaptation_section(run: Run) -> Section:
         findings.append(Finding("Teacher", f"Task distillation from {run.config['teacher']['model']}."))
     if run.config["few_shot"]:
         most, means = max(run.config["few_shot"]), _main_scores(run, "test")
-        score: dict[Any, float] = means.groupby(["strategy", "k"])["value"].mean().to_dict()
+        score = {key: float(np.mean(own["value"])) for key, own in means.groupby(["strategy", "k"])}
         gains = [f"{name} {score[name, most] - score[name, 0]:+.3f}" for name in run.config["strategies"]]
         text = f"{count(most, 'example')} of the target language changed the test score by {listed(gains)}."
         findings.append(Finding("Few-shot", text))

@@ -62,7 +62,7 @@ class Shrinking(Result):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Reduction:
     """One way to cut: the blocks that stay, the share of feed-forward neurons, and what is predicted of it."""
 
     layers: int
@@ -133,7 +133,7 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     with scratch(out, config, fresh=settings.fresh) as space:
         settings.say("1 of 5: planning")
         plan = finished_step(space, "plan", lambda: make_plan(original))
-        chosen = Candidate(**plan.summary["chosen"])
+        chosen = Reduction(**plan.summary["chosen"])
         settings.say(plan_text(plan) + "\n2 of 5: cutting")
         small = _cut(original, chosen, space / "pruned")
         settings.say(f"3 of 5: healing, {settings.heal} steps")
@@ -298,7 +298,7 @@ def _widths(original: Original, sample: Sample, judge: Sample, vectors: Vectors,
     return frame.assign(quality=_qualities(frame, judge))
 
 
-def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: pd.DataFrame) -> list[Candidate]:
+def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: pd.DataFrame) -> list[Reduction]:
     """All depths with all widths: qualities multiply, parameters are counted, times are interpolated."""
     n_layers, whole = int(curve["layers"].iloc[0]), int(curve["parameters"].iloc[0])
     times = _times(original, curve)
@@ -308,7 +308,7 @@ def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: p
             layers, saved = int(depth["layers"]), whole - int(width["parameters"])
             seconds = times[0] + layers * (times[1] - (1 - width["ffn"]) * times[2])
             rows.append(
-                Candidate(
+                Reduction(
                     layers, str(depth["kept"]), float(width["ffn"]), float(depth["quality"] * width["quality"]),
                     int(depth["parameters"]) - saved * layers // n_layers,
                     float((times[0] + n_layers * times[1]) / seconds),
@@ -341,7 +341,7 @@ def _times(original: Original, curve: pd.DataFrame) -> tuple[float, float, float
     return max(one - block, 0.0), block, block * inner / max(sum(p.numel() for p in matrices), 1)
 
 
-def choose(candidates: list[Candidate], settings: ShrinkSettings, whole: int) -> Candidate:
+def choose(candidates: list[Reduction], settings: ShrinkSettings, whole: int) -> Reduction:
     """The best candidate within the limit; a SettingError that names the nearest where there is none."""
     if settings.layers is not None:
         return next(own for own in candidates if own.layers == settings.layers)
@@ -370,7 +370,7 @@ def choose(candidates: list[Candidate], settings: ShrinkSettings, whole: int) ->
     return max(fitting, key=lambda own: own.quality)
 
 
-def _cut(original: Original, chosen: Candidate, folder: Path) -> Any:
+def _cut(original: Original, chosen: Reduction, folder: Path) -> Any:
     """The smaller network before healing; it is kept in `folder` and read again by a run that goes on."""
     from residuum.models.surgery import load_whole, save_whole
 
@@ -382,7 +382,7 @@ def _cut(original: Original, chosen: Candidate, folder: Path) -> Any:
     return load_whole(folder)[0].to(original.network.device)
 
 
-def _heal(original: Original, small: Any, chosen: Candidate, space: Path) -> pd.DataFrame:
+def _heal(original: Original, small: Any, chosen: Reduction, space: Path) -> pd.DataFrame:
     """Teach the smaller network what the original gives; four of five pairs are used, as of the lines."""
     import torch
 
@@ -438,7 +438,7 @@ def verify(original: Original, small: Any, pruned: Path) -> Run:
     return Run("shrink verification", {}, {}, {"stages": pd.DataFrame(rows)})
 
 
-def _summary(original: Original, chosen: Candidate, verified: Run) -> dict[str, Any]:
+def _summary(original: Original, chosen: Reduction, verified: Run) -> dict[str, Any]:
     from residuum.models.surgery import layer_count
 
     stages = verified.tables["stages"]

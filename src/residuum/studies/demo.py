@@ -17,6 +17,7 @@ from typing import Any
 from residuum.activations.extraction import extract
 from residuum.comparison.compare import PAPER, compare
 from residuum.distillation.distilling import distill
+from residuum.distillation.settings import OptimiserSettings, TextSettings, VocabularySettings
 from residuum.errors import SettingError
 from residuum.evaluation.pairs import corpus_pairs
 from residuum.evaluation.retrieval import evaluate_retrieval
@@ -116,8 +117,8 @@ def _look(out: Path, settings: DemoSettings) -> list[Path]:
         stores.append(extract(model, text, folder, **_options(settings)))
     settings.say(f"     {stores[0].audit}.")
     result = compare(stores, measures=MEASURES, groups=5, null=True, out=out / "look", **_options(settings))
-    steps = result.curves.query("curve == 'to_next_layer' and measure == 'cka'").groupby("model")["value"].mean()
-    settings.say(f"     Mean CKA of neighbouring layers: {steps[MINILM]:.2f}.")
+    steps = result.curves.query("curve == 'to_next_layer' and measure == 'cka' and model == @MINILM")
+    settings.say(f"     Mean CKA of neighbouring layers: {steps['value'].mean():.2f}.")
     return [out / "look"]
 
 
@@ -156,9 +157,9 @@ def _distil(out: Path, settings: DemoSettings) -> list[Path]:
         texts,
         out / "distil",
         preset="monoalignment",
-        vocabulary={"trim": True},
-        text={"batch_size": 8, "held_out": 100, "max_length": 64},
-        optimiser={"steps": STEPS},
+        vocabulary=VocabularySettings(trim=True),
+        text=TextSettings(batch_size=8, held_out=100, max_length=64),
+        optimiser=OptimiserSettings(steps=STEPS),
         **_options(settings),
     )
     students = [result.students[code] for code in PAIR]

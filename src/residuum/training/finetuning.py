@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from residuum.corpus.tasks import Task, TaskCorpora, named_task, read_task, unseen_notes
 from residuum.errors import MemoryLimitError, SettingError
-from residuum.models.cards import Score, front_matter, plain
+from residuum.models.cards import CardScore, front_matter, plain
 from residuum.models.loading import check_weights, from_transformers, resolve_device, tensors_fingerprint
 from residuum.models.surgery import (
     check_elsewhere,
@@ -434,7 +434,7 @@ def model_card(run: Run, folder: Path) -> str:
     data = {part: plain(config["data"][part].rsplit(" ", 1)[0]) for part in ("train", "dev", "test")}
     title = f"{Path(config['model']).name}, fine-tuned on {summary['task']}"
     measured = [
-        Score(str(summary["task"]), data[row["part"]], row["metric"], float(row["value"]))
+        CardScore(str(summary["task"]), data[row["part"]], row["metric"], float(row["value"]))
         for row in scores.to_dict("records")
         if row["part"] in data
     ]
