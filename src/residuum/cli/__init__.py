@@ -62,6 +62,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
+        _answer()
+    finally:
+        sys.unraisablehook = hook
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
+
+
+def _answer() -> None:
+    """Run the command that was asked for; every expected end is an exit status and at most one line."""
+    try:
         for word in sys.argv[1:]:  # half of the libraries that would read or write such names cannot
             if re.search("[\ud800-\udfff]", word):
                 _fail(f"{ascii(word)[1:-1]} is not UTF-8, as names of files must be here; rename it.")
@@ -80,9 +89,6 @@ def main() -> None:
         if not re.search(r"can't allocate memory|out of memory", str(error)):  # as torch says it
             raise
         _fail(_OUT_OF_MEMORY)
-    finally:
-        sys.unraisablehook = hook
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C while Python exits would print a traceback
 
 
 def _interrupt(*_: object) -> None:
