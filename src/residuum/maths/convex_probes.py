@@ -262,7 +262,7 @@ class Descent:
         self._logits = self._at[:, -1:].float().expand(-1, n_words).contiguous()
         self._smooth: Tensor | None = None  # gradient without λ1
         self.moved = True  # since the gradient was taken
-        self._pairs: list[tuple[Tensor, Tensor]] = []
+        self._curvature = _Curvature(*self._at.shape)
         self._iterations, self._converged, self._stalled = 0, False, False
 
     def set_penalty(self, l2: float) -> None:
@@ -270,8 +270,7 @@ class Descent:
         change, self.l2 = 2 * (l2 - self.l2), l2
         if self._smooth is not None:
             self._smooth[:, :-1] += change * self._at[:, :-1]
-        for step, difference in self._pairs:
-            difference[:, :-1] += change * step[:, :-1]
+        self._curvature.penalise(change)
         self._iterations, self._converged, self._stalled = 0, False, False
 
     def return_to(self, solution: Solution, product: Float[Tensor, "row word"]) -> None:
@@ -296,15 +295,13 @@ class Descent:
         bias_gradient = error.mean(dim=1, dtype=torch.float64, keepdim=True)
         smooth = torch.cat([loss_gradient + 2 * self.l2 * self._at[:, :-1], bias_gradient], dim=1)
         if self._smooth is not None:
-            step, difference = self._step.float(), (smooth - self._smooth).float()
-            if float((step * difference).sum()) > 0:
-                self._pairs = [*self._pairs[1 - HISTORY :], (step, difference)]
+            self._curvature.add(self._step, smooth - self._smooth)
         self._smooth, self.moved = smooth, False
 
     def direction(self) -> Float[Tensor, "row neuron"]:
         """The quasi-Newton step; where λ1 > 0, kept in the orthant that the signs (at 0: the slope) span."""
         gradient = self._gradient()
-        step = -_two_loops(self._pairs, gradient)
+        step = -self._curvature.solve(gradient)
         if self._l1:
             step[:, :-1] *= step[:, :-1] * gradient[:, :-1] < 0
             weight = self._at[:, :-1]
@@ -354,7 +351,7 @@ class Descent:
         if self._l1:
             constant += self._l1 * float((weight + step).abs().sum() - weight.abs().sum())
         low, high, length = 0.0, np.inf, 1.0
-        if not self._pairs:
+        if not self._curvature.known:
             length = min(1.0, 1 / float(self._step.norm()))
         for _ in range(20):
             slope, bend = self._loss.slope(self._logits, change, length)
@@ -413,6 +410,58 @@ class _SquaredError:
         return 2 * float(first), 2 * float(second)
 
 
+class _Curvature:
+    """What L-BFGS knows of the Hessian: the last steps s, the changes y of the gradient along them, s·y and y·y.
+
+    The inner products are kept, so that a direction reads the pairs by four products of a matrix and a vector.
+    """
+
+    def __init__(self, rows: int, columns: int):
+        self._shape = rows, columns
+        self._steps, self._changes = torch.zeros(2, 0, rows * columns)
+        self._cross, self._square = np.zeros((2, 0, 0))
+
+    @property
+    def known(self) -> int:
+        """How many pairs are held."""
+        return len(self._cross)
+
+    def add(self, step: Float[Tensor, "row column"], change: Float[Tensor, "row column"]) -> None:
+        """Take in a pair where the objective curves upwards, and forget the oldest beyond `HISTORY`."""
+        s, y = step.float().flatten(), change.float().flatten()
+        if not float(s @ y) > 0:
+            return
+        self._steps = torch.cat([self._steps[1 - HISTORY :], s[None]])
+        self._changes = torch.cat([self._changes[1 - HISTORY :], y[None]])
+        first = max(0, len(self._cross) + 1 - HISTORY)
+        cross, square = (np.pad(old[first:, first:], (0, 1)) for old in (self._cross, self._square))
+        cross[:, -1], cross[-1] = self._steps @ y, self._changes @ s
+        square[:, -1] = square[-1] = self._changes @ y
+        self._cross, self._square = cross, square
+
+    def penalise(self, more: float) -> None:
+        """Follow the gradient to a penalty that adds `more` times the weights (not the bias) to it."""
+        weights = self._changes.view(-1, *self._shape)[:, :, :-1]
+        weights += more * self._steps.view(-1, *self._shape)[:, :, :-1]
+        self._cross = (self._steps @ self._changes.T).double().numpy()
+        self._square = (self._changes @ self._changes.T).double().numpy()
+
+    def solve(self, gradient: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
+        """The approximate inverse Hessian times the gradient (Nocedal & Wright 2006, algorithm 7.4)."""
+        if not self.known:
+            return gradient.clone()
+        slope, cross, square = gradient.flatten(), self._cross, self._square
+        along_steps, along_changes = ((side @ slope.float()).double().numpy() for side in (self._steps, self._changes))
+        down, up = np.zeros(self.known), np.zeros(self.known)  # weights of y in the first loop, of s in the second
+        for i in reversed(range(self.known)):
+            down[i] = (along_steps[i] - cross[i] @ down) / cross[i, i]
+        scale = cross[-1, -1] / square[-1, -1]
+        for i in range(self.known):
+            up[i] = down[i] - (scale * (along_changes[i] - square[i] @ down) + cross[:, i] @ up) / cross[i, i]
+        changes, steps = torch.from_numpy(down).float() @ self._changes, torch.from_numpy(up).float() @ self._steps
+        return (scale * (slope - changes) + steps).view(self._shape)
+
+
 def _minimise(design: Design, descents: Sequence[Descent], tolerance: float, iterations: int) -> None:
     """Iterate until all are done; those that are done take part in no more products."""
     moving = list(descents)
@@ -426,22 +475,6 @@ def _minimise(design: Design, descents: Sequence[Descent], tolerance: float, ite
         products = design.logits([(descent.columns, descent.direction()) for descent in moving])
         for descent, product in zip(moving, products, strict=True):
             descent.move(product)
-
-
-def _two_loops(pairs: Sequence[tuple[Tensor, Tensor]], gradient: Tensor) -> Tensor:
-    """The L-BFGS approximation of the inverse Hessian, times the gradient (Nocedal & Wright 2006, algorithm 7.4)."""
-    result, applied = gradient.clone(), []
-    for step, difference in reversed(pairs):
-        product = float((step * difference).sum())
-        share = float((step * result).sum()) / product
-        result -= share * difference
-        applied.append((share, product))
-    if pairs:
-        step, difference = pairs[-1]
-        result *= float((step * difference).sum() / difference.square().sum())
-    for (step, difference), (share, product) in zip(pairs, reversed(applied), strict=True):
-        result += (share - float((difference * result).sum()) / product) * step
-    return result
 
 
 def _views(items: Sequence[tuple[Columns, Tensor]]) -> list[tuple[Columns, list[int]]]:
