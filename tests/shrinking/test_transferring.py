@@ -92,7 +92,7 @@ def test_with_a_trimmed_vocabulary_the_score_is_that_of_the_folder(tiny_folder, 
     assert reached in card
     assert reached in result.text()
     found = {finding.topic: finding.text for finding in section(result.run).findings}
-    assert f"reach accuracy {summary['score']:.3f}" in found["Size"]
+    assert f"reaches accuracy {summary['score']:.3f}" in found["Score"]
 
 
 def test_seeds_give_a_mean_and_a_deviation(made):
