@@ -96,6 +96,9 @@ def test_the_interval_of_a_ratio_covers_it_nineteen_times_in_twenty():
 def test_a_mean_of_rows_is_as_wide_as_they_are():
     rows = pd.DataFrame({"value": [1.0, 3.0], "low": [0.5, math.nan], "high": [1.5, math.nan]})
     assert Measurement.mean(rows) == Measurement(2.0, 1.75, 2.25)
+    unknown = Measurement.mean(rows.iloc[1:])
+    assert (unknown.value, math.isnan(unknown.low), math.isnan(unknown.high)) == (3.0, True, True)
+    assert Evidence({"exact": Measurement.exact(4.0), "unknown": unknown}).verdict(Rule(0.0)) == INCONCLUSIVE
     assert Measurement.mean(rows[["value"]]) == Measurement.exact(2.0)
     assert math.isnan(Measurement.mean(rows.iloc[:0]).value)
 

@@ -39,12 +39,14 @@ class Measurement:
     def mean(rows: pd.DataFrame, column: str = "value") -> Measurement:
         """The mean of a column, and the means of the columns `low` and `high` where they are known.
 
-        The rows come from the same text and their errors are correlated, so averaging does not narrow the interval.
+        Where these columns hold no bound at all the interval is unknown (NaN), not exact. The rows come from the same text and their errors are correlated, so averaging does not narrow the interval.
         """
         values = rows[column].to_numpy(dtype=float)
         if not values.size:
             return Measurement.exact(math.nan)
         bounds = [rows[name].to_numpy(dtype=float) if name in rows else values for name in ("low", "high")]
+        if all(np.isnan(bound).all() for bound in bounds):
+            return Measurement(float(values.mean()), math.nan, math.nan)
         low, high = (float(np.where(np.isnan(bound), values, bound).mean()) for bound in bounds)
         return Measurement(float(values.mean()), low, high)
 
@@ -154,17 +156,20 @@ class Evidence:
 
     @property
     def low(self) -> float:
-        """The lowest bound of any case."""
-        return min(number.low for number in self.cases.values())
+        """The lowest bound of any case; NaN where the interval of one is unknown."""
+        return float(np.min([number.low for number in self.cases.values()]))
 
     @property
     def high(self) -> float:
-        """The highest bound of any case."""
-        return max(number.high for number in self.cases.values())
+        """The highest bound of any case; NaN where the interval of one is unknown."""
+        return float(np.max([number.high for number in self.cases.values()]))
 
     def verdict(self, rule: Rule) -> str:
-        """The verdict by the interval that covers those of all cases: inconclusive where it contains the bound."""
-        if self.low <= rule.bound <= self.high:
+        """The verdict by the interval that covers those of all cases: inconclusive where it contains the bound.
+
+        It is also inconclusive where an interval is unknown: a number alone decides nothing.
+        """
+        if not (rule.bound < self.low or rule.bound > self.high):
             return INCONCLUSIVE
         return HOLDS if rule.supports(self.mean) else DOES_NOT_HOLD
 
