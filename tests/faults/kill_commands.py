@@ -52,6 +52,7 @@ COMMANDS = (
     Command("describe", "describe {w}/bert {w}/en.conllu --neurons 1:2,2:0 --device cpu"),
     Command("prune", "prune {w}/bert --by cka --keep 2 --corpus {w}/en.conllu --device cpu"),
     Command("trim", "trim {w}/xlmr {w}/texts/en.txt"),
+    Command("shrink", "shrink {w}/bert --text {w}/texts/en.txt --layers 1 --heal 6 --heal-batch 4 --device cpu"),
     Command("transfer", "transfer {w}/bert {w}/en.conllu --task upos --device cpu"),
     Command(
         "finetune",

@@ -102,12 +102,14 @@ def test_half_precision_costs_no_more_than_its_digits(measure, seed):
     assert measured(*halves, measure) == pytest.approx(measured(x, y, measure), abs=0.02)
 
 
-@pytest.mark.parametrize("measure", FROM_ROWS)
+@pytest.mark.parametrize("measure", [name for name in FROM_ROWS if name != "imd"])  # which knows no pairs of words
 def test_more_noise_never_makes_layers_more_alike(measure):
     x, _ = layers(3, words=200)
     noise = np.random.default_rng(4).standard_normal(x.shape)
     values = [measured(x, x + amount * noise, measure) for amount in (0, 0.1, 0.5, 2, 50)]
-    assert values == sorted(values, reverse=True)
+    chance = 0.02 if measure in ("cknna", "rank_similarity") else 0.0  # neighbours in noise alone agree by chance
+    assert values[:-1] == sorted(values[:-1], reverse=True)
+    assert values[-1] <= values[-2] + chance
 
 
 @pytest.mark.parametrize("measure", FROM_ROWS)

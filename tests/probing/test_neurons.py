@@ -373,7 +373,7 @@ def test_a_label_unseen_in_training_is_an_error_that_is_counted(store):
 def test_what_was_not_ranked_or_described_is_said(ranking):
     with pytest.raises(SettingError, match="Neuron 2:5 has no card; rank again with neurons=\\['2:5'\\]"):
         ranking.card("2:5")
-    with pytest.raises(SettingError, match="pca was not ranked; there are forward, lca"):
+    with pytest.raises(SettingError, match="pca was not ranked; there are forward, discriminant, lca"):
         ranking.top(3, "pca")
     assert "Which neurons of store does labels need?" in ranking._repr_html_()
     assert "minimal" in ranking.text()

@@ -19,9 +19,9 @@ def transfer_run(**summary) -> Run:
         {"step": "narrowed", "layer": 2, "neurons": 10, "share": 0.1, "parameters": 200, "bytes": 9e5, "ms": 2.0},
     ]
     curve = [
+        {"step": "neurons", "layer": 2, "neurons": 10, "bytes": 1e6, "ms": 3.0, "front": True},
         {"step": "layers", "layer": 2, "neurons": 30, "bytes": 2e6, "ms": 3.0, "front": True},
         {"step": "layers", "layer": 12, "neurons": 100, "bytes": 4e6, "ms": 9.0, "front": False},
-        {"step": "neurons", "layer": 2, "neurons": 10, "bytes": 1e6, "ms": 3.0, "front": True},
     ]
     fronts = [{**row, **{f"front {cost}": row["front"] for cost in ("neurons", "bytes", "ms")}} for row in curve]
     tables = {"steps": pd.DataFrame(steps).assign(**SCORES), "curve": pd.DataFrame(fronts).assign(**SCORES)}

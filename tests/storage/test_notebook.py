@@ -56,6 +56,7 @@ def test_loading_and_reading_are_silent_without_progress(tmp_path, capfd, monkey
     module = hf.AutoModelForMaskedLM.from_pretrained(folder)  # a head that load_model leaves, which it would report
     module.save_pretrained(folder)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    hf.utils.logging.enable_progress_bar()  # whatever ran before in this process
     capfd.readouterr()
     extract(folder, text, tmp_path / "store", progress=False)
     assert capfd.readouterr() == ("", "")

@@ -56,22 +56,22 @@ class CompareSettings(Execution, TableReading):
     variance: Annotated[float | None, Option("Fraction of variance that SVCCA and PWCCA keep", above=0, at_most=1)] = (
         None
     )
-    standardize: Annotated[bool, Option("Scale every neuron to unit variance first", "outlier dimensions")] = False
+    standardize: Annotated[bool, Option("Scale every neuron to unit variance first", "method")] = False
     skip_first: Annotated[
-        int, Option("Words to leave out at the start of each sentence", "outlier dimensions", at_least=0)
+        int, Option("Words to leave out at the start of each sentence", "method", at_least=0)
     ] = 0
     clip: Annotated[
         float | None,
         Option(
             "Cut each neuron to this central fraction of its values",
-            "outlier dimensions",
+            "method",
             above=0,
             at_most=1,
         ),
     ] = None
     drop_neurons: Annotated[
         Sequence[str],
-        Option("Neurons to leave out: layer:neuron, or MODEL/layer:neuron for one model", "outlier dimensions"),
+        Option("Neurons to leave out: layer:neuron, or MODEL/layer:neuron for one model", "method"),
     ] = ()
     regularization: Annotated[float | None, Option("Ridge penalty of gulp per mean variance", above=0)] = None
     fraction: Annotated[float | None, Option("Kernel width of cka_rbf per median distance", above=0)] = None

@@ -36,6 +36,8 @@ class ReportSettings(Settings):
         """There is something to report, and a file to write."""
         if not self.runs:
             raise SettingError("There is no run to report; pass at least one folder that a command wrote.")
+        if self.out is None:
+            raise SettingError("out is not set; report needs a file to write, such as report.html.")
         if Path(self.out).is_dir():
             example = Path(self.out) / "report.html"
             raise SettingError(f"{self.out} is a folder; expected a file to write, such as {example}.")

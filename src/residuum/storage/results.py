@@ -353,8 +353,9 @@ def _check_unpacked(path: Path) -> None:
     limit = unpacked_limit(path)
     with open_parquet(path) as file:
         # First what its footer says, then what its rows turn out to take, the more of them are unpacked.
-        unpacked = accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS)))
-        if stated_bytes(file) > limit or any(size > limit for size in unpacked):
+        if stated_bytes(file) > limit or any(
+            size > limit for size in accumulate(map(batch_bytes, file.iter_batches(batch_size=TABLE_ROWS)))
+        ):
             raise StoreError(f"{path} unpacks to more than {MOST_GROWTH} times its size, which no result does.")
 
 
