@@ -184,7 +184,7 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
         "teacher_files": files_fingerprint(settings["teacher"]),
         "fingerprints": {language: text_fingerprint(source, options) for language, source in settings["texts"].items()},
     }
-    pairs = {**settings.get("translations", {}), **settings["evaluation"]["pairs"]}
+    pairs = {**settings.get("translations", {}), **settings.get("evaluation", {}).get("pairs", {})}
     if pairs:
         config["pair_fingerprints"] = {
             place: text_fingerprint(place)
