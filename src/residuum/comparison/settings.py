@@ -57,9 +57,7 @@ class CompareSettings(Execution, TableReading):
         None
     )
     standardize: Annotated[bool, Option("Scale every neuron to unit variance first", "method")] = False
-    skip_first: Annotated[
-        int, Option("Words to leave out at the start of each sentence", "method", at_least=0)
-    ] = 0
+    skip_first: Annotated[int, Option("Words to leave out at the start of each sentence", "method", at_least=0)] = 0
     clip: Annotated[
         float | None,
         Option(
