@@ -39,7 +39,8 @@ class Measurement:
     def mean(rows: pd.DataFrame, column: str = "value") -> Measurement:
         """The mean of a column, and the means of the columns `low` and `high` where they are known.
 
-        Where these columns hold no bound at all the interval is unknown (NaN), not exact. The rows come from the same text and their errors are correlated, so averaging does not narrow the interval.
+        Where these columns hold no bound at all the interval is unknown (NaN), not exact. The rows come from the same
+        text and their errors are correlated, so averaging does not narrow the interval.
         """
         values = rows[column].to_numpy(dtype=float)
         if not values.size:
