@@ -124,6 +124,7 @@ def _kill(*_, **__):
         ({}, "Found no limit; give exactly one of speedup, parameters, layers and keep"),
         ({"layers": 2, "keep": 0.9}, "Found layers and keep; give exactly one"),
         ({"layers": 2, "task": "stsb"}, "a task needs its data"),
+        ({"layers": 2, "task": "upos", "data": "tags.conllu"}, "The task is 'upos'; shrink judges pairs"),
     ],
 )
 def test_limits_that_cannot_be_kept_name_the_nearest(limit, message, encoder, text, tmp_path):

@@ -107,10 +107,16 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     The plan chooses blocks and feed-forward neurons on a sample of `text`; what is left learns from the original on
     the text. Every fifth line is only used to judge. The folder loads as the original does.
     """
+    from residuum.corpus.tasks import named_task
     from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, weights_fingerprint
     from residuum.models.surgery import check_elsewhere, check_written, load_whole
 
+    if settings.task is not None and not named_task(settings.task).regression:
+        raise SettingError(
+            f"The task is {settings.task!r}; shrink judges pairs of sentences with a similarity, such as stsb. Use "
+            "`probe` on the model that shrink wrote for other tasks."
+        )
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
     check_hub(settings.push_to_hub)

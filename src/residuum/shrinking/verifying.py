@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from residuum.corpus.tasks import labels_of, named_task, read_task
-from residuum.errors import SettingError
 from residuum.evaluation.pairs import SentencePairs
 from residuum.maths.metrics import Truth, score_interval
 from residuum.maths.statistics import bootstrap_mean
@@ -50,11 +49,6 @@ def similarity_score(
     The part is the development part where the test part has no labels, as in GLUE; `read_task` says which.
     """
     found = named_task(task)
-    if not found.regression:
-        raise SettingError(
-            f"The task is {task!r}; shrink judges pairs of sentences with a similarity, such as stsb. Use `probe` on "
-            "the model that shrink wrote for other tasks."
-        )
     corpus = read_task(task, data).test
     pairs = [(corpus.text(i), corpus.pair_text(i) or "") for i in range(len(corpus))]
     first, second = (
