@@ -31,6 +31,13 @@ def test_a_store_is_clustered_like_its_array(store, threshold):
     assert cluster_neurons(store, threshold).tolist() == cluster_neurons(whole, threshold).tolist()
 
 
+@pytest.mark.parametrize("several", [[0.1, 0.5], (0.1, 0.5), np.array([0.1, 0.5])])
+def test_a_store_is_cut_at_several_thresholds(store, several):
+    expected = [cluster_neurons(store, threshold).tolist() for threshold in (0.1, 0.5)]
+    assert expected[0] != expected[1]
+    assert [labels.tolist() for labels in cluster_neurons(store, several)] == expected
+
+
 def test_correlations_of_moments_are_those_of_the_array(store):
     expected, dead = neuron_correlation(store.array().reshape(N_WORDS, -1))
     found, constant = moments_correlation(neuron_moments(store))

@@ -12,19 +12,21 @@ from residuum.activations.store import ActivationStore
 from residuum.costs import CORRELATION_BYTES, PARTITION_BYTES, Cost, CostStep, within
 from residuum.engine import Workers, as_engine, cut_into_tasks, reduce_tasks
 from residuum.maths import clustering
-from residuum.maths.clustering import Clustering, Labels, cluster_correlation, moments_correlation
+from residuum.maths.clustering import Clustering, Labels, Thresholds, cluster_correlation, moments_correlation
 from residuum.maths.moments import Moments, MomentsAccumulator, merge
 
 
-def cluster_neurons(x: ActivationStore | Float[np.ndarray, "word neuron"], threshold: float) -> Labels:
-    """Cluster the neurons of an array, or of all layers of a store side by side, at one threshold c_t in [0, 1].
+def cluster_neurons(
+    x: ActivationStore | Float[np.ndarray, "word neuron"], threshold: Thresholds
+) -> Labels | list[Labels]:
+    """Cluster the neurons of an array, or of all layers of a store side by side, at thresholds c_t in [0, 1].
 
     Gives a label for each neuron, counted from 0 in order of first member: average linkage on 1 − |correlation|
-    (Dalvi et al. 2020). A store is read shard by shard. For several thresholds of a store, cut `cluster_store` often.
+    (Dalvi et al. 2020). Several thresholds cut one tree and give a list. A store is read shard by shard.
     """
-    if isinstance(x, ActivationStore):
-        return cluster_store(x).labels(threshold)
-    return clustering.cluster_neurons(x, threshold)
+    return (
+        cluster_store(x).cut(threshold) if isinstance(x, ActivationStore) else clustering.cluster_neurons(x, threshold)
+    )
 
 
 def cluster_store(

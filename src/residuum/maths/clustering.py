@@ -6,7 +6,6 @@ representative of each cluster.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -18,21 +17,15 @@ from residuum.maths.moments import Moments
 from residuum.maths.neuron_ids import NeuronLayout
 
 Labels = Int[np.ndarray, " neuron"]
+Thresholds = float | Sequence[float] | Float[np.ndarray, " threshold"]
 
 
-@overload
-def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float) -> Labels: ...
-@overload
-def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: Sequence[float]) -> list[Labels]: ...
-def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: float | Sequence[float]) -> Labels | list[Labels]:
+def cluster_neurons(x: Float[np.ndarray, "word neuron"], threshold: Thresholds) -> Labels | list[Labels]:
     """Cluster label of each neuron at a threshold c_t; labels count from 0 in order of first member.
 
     Several thresholds cut one tree, and give one array of labels each.
     """
-    clustering = cluster_correlation(*neuron_correlation(x))
-    if isinstance(threshold, Sequence):
-        return [clustering.labels(cut) for cut in threshold]
-    return clustering.labels(threshold)
+    return cluster_correlation(*neuron_correlation(x)).cut(threshold)
 
 
 def cluster_correlation(
@@ -73,6 +66,12 @@ class Clustering:
         if threshold == 0:
             return np.arange(len(self.constant))
         return by_first_member(fcluster(self.tree, threshold, criterion="distance"))
+
+    def cut(self, threshold: Thresholds) -> Labels | list[Labels]:
+        """`labels` at one threshold, or a list of them at several."""
+        if np.ndim(threshold) == 0:
+            return self.labels(threshold)  # pyright: ignore[reportArgumentType]
+        return [self.labels(float(cut)) for cut in np.asarray(threshold, float)]
 
     def representatives(
         self, threshold: float, rule: str = "random", generator: np.random.Generator | None = None
