@@ -80,10 +80,14 @@ def _verb_group(clause: Clause, agreement: str, shared_auxiliary: bool) -> tuple
     elif progressive:
         auxiliary = TreeWord(_BE_PRESENT[agreement], "be", "AUX", _finite(agreement, "Pres"))
         head.form, head.feats = forms.participle, "Tense=Pres|VerbForm=Part"
+    elif clause.negated and clause.tense == "past":
+        auxiliary = TreeWord("did", "do", "AUX", _finite(agreement, "Past"))
     elif clause.negated:
-        auxiliary = _do(clause, agreement)
+        auxiliary = TreeWord("does" if agreement == "3Sing" else "do", "do", "AUX", _finite(agreement, "Pres"))
+    elif clause.tense == "past":
+        head.form, head.feats = forms.past, _finite(agreement, "Past")
     else:
-        head.form, head.feats = _simple(clause, agreement)
+        head.form, head.feats = forms.third if agreement == "3Sing" else forms.base, _finite(agreement, "Pres")
     if auxiliary is None or shared_auxiliary:
         return [], head
     auxiliary.under(head, "aux")
@@ -94,19 +98,6 @@ def is_progressive(clause: Clause) -> bool:
     """Whether the present goes on now, rather than being a state or a habit."""
     habit = clause.frequency or (clause.time and "habit" in lexicon.times()[clause.time].tenses)
     return clause.tense == "present" and not habit and not lexicon.verbs()[clause.predicate].is_stative
-
-
-def _do(clause: Clause, agreement: str) -> TreeWord:
-    if clause.tense == "past":
-        return TreeWord("did", "do", "AUX", _finite(agreement, "Past"))
-    return TreeWord("does" if agreement == "3Sing" else "do", "do", "AUX", _finite(agreement, "Pres"))
-
-
-def _simple(clause: Clause, agreement: str) -> tuple[str, str]:
-    forms = verb_forms(clause.predicate)
-    if clause.tense == "past":
-        return forms.past, _finite(agreement, "Past")
-    return forms.third if agreement == "3Sing" else forms.base, _finite(agreement, "Pres")
 
 
 def _finite(agreement: str, tense: str) -> str:
@@ -129,18 +120,14 @@ def _copular(clause: Clause, agreement: str) -> Phrase:
         assert clause.ground is not None
         complement = _located(clause.ground)
     head = complement.head
-    return Phrase(joined(_be(clause, agreement, head), complement), head)
-
-
-def _be(clause: Clause, agreement: str, head: TreeWord) -> list[TreeWord]:
     negation = _negation(clause, head)
     if clause.tense == "future":
         will = TreeWord("will", "will", "AUX", "VerbForm=Fin").under(head, "aux")
-        return [will, *negation, TreeWord("be", "be", "AUX", "VerbForm=Inf").under(head, "cop")]
-    past = clause.tense == "past"
-    form = (_BE_PAST if past else _BE_PRESENT)[agreement]
-    cop = TreeWord(form, "be", "AUX", _finite(agreement, "Past" if past else "Pres")).under(head, "cop")
-    return [cop, *negation]
+        copula = [will, *negation, TreeWord("be", "be", "AUX", "VerbForm=Inf").under(head, "cop")]
+    else:
+        form, tense = (_BE_PAST, "Past") if clause.tense == "past" else (_BE_PRESENT, "Pres")
+        copula = [TreeWord(form[agreement], "be", "AUX", _finite(agreement, tense)).under(head, "cop"), *negation]
+    return Phrase(joined(copula, complement), head)
 
 
 def _object(clause: Clause, head: TreeWord, preposition: str) -> Phrase | None:
@@ -175,13 +162,17 @@ def _prepositional(preposition: str, phrase: Phrase, head: TreeWord | None) -> P
 
 def _adjuncts(clause: Clause, head: TreeWord) -> list[Phrase | None]:
     """For whom, how, where, with whom and by what means: in this order."""
-    means = clause.means and _prepositional("by", _bare(clause.means), head)
+    means = None
+    if clause.means:
+        form = noun_form(clause.means, "sg")
+        noun = TreeWord(form, form, "NOUN", "Number=Sing")
+        means = _prepositional("by", Phrase([noun], noun), head)
     return [
         clause.beneficiary and _prepositional("for", _entity(clause.beneficiary, "obj"), head),
         trees.adverb(clause.manner, "en", head),
         clause.place and _located(clause.place, head),
         clause.companion and _prepositional("with", _entity(clause.companion, "obj"), head),
-        means or None,
+        means,
     ]
 
 
@@ -226,12 +217,6 @@ def _name(entity: Entity) -> Phrase:
     for word in others:
         word.under(head, "compound" if name.type == "ORG" else "flat")
     return Phrase(words, head)
-
-
-def _bare(key: str) -> Phrase:
-    form = noun_form(key, "sg")
-    word = TreeWord(form, form, "NOUN", "Number=Sing")
-    return Phrase([word], word)
 
 
 def _noun_phrase(entity: Entity) -> Phrase:

@@ -73,20 +73,6 @@ def _follower(clause: Clause, subject: tuple[Entity, ...]) -> Phrase:
     return Phrase(joined(None if clause.tense == "future" else finite, middle, rest), head)
 
 
-def _relative_clause(entity: Entity, clause: Clause, pronoun: TreeWord) -> Phrase:
-    """A relative clause, its verbs at the end; `pronoun` stands for the gap."""
-    by_subject = clause.gap == "subject"
-    subject = (entity,) if by_subject else clause.subject
-    finite, rest, head = _verb_parts(clause, _agreement(subject), verb_last=True)
-    time = trees.time(clause.time, "de", head)
-    middle = joined(*_middle_field(clause, head, time))
-    if by_subject:
-        return Phrase(joined(pronoun.under(head, "nsubj"), middle, rest, finite), head)
-    pronoun.under(head, _object_relation(clause.predicate))
-    subject_phrase = _group(subject, "Nom").under(head, "nsubj")
-    return Phrase(joined(pronoun, subject_phrase, middle, rest, finite), head)
-
-
 def _verb_parts(
     clause: Clause, agreement: str, verb_last: bool = False
 ) -> tuple[list[TreeWord], list[TreeWord], TreeWord]:
@@ -319,15 +305,26 @@ def _gender_number(column: str) -> str:
 
 
 def _relative(entity: Entity, head: TreeWord, column: str) -> list[TreeWord]:
-    """The relative clause between commas; its pronoun has the gender of the noun and the case of the gap."""
+    """The relative clause between commas, its verbs at the end.
+
+    Its pronoun has the gender of the noun and the case of the gap.
+    """
     clause = entity.relative
     assert clause is not None
     case = "Nom"
     if clause.gap == "object":
         case = "Dat" if verb_forms(clause.predicate).governs == "dat" else "Acc"
     feats = f"Case={case}|{_gender_number(column)}|PronType=Rel"
-    phrase = _relative_clause(entity, clause, TreeWord(RELATIVE[case, column], "der", "PRON", feats))
-    phrase.under(head, "acl:relcl")
+    pronoun = TreeWord(RELATIVE[case, column], "der", "PRON", feats)
+    subject = (entity,) if clause.gap == "subject" else clause.subject
+    finite, rest, verb = _verb_parts(clause, _agreement(subject), verb_last=True)
+    middle = joined(*_middle_field(clause, verb, trees.time(clause.time, "de", verb)))
+    if clause.gap == "subject":
+        words = joined(pronoun.under(verb, "nsubj"), middle, rest, finite)
+    else:
+        pronoun.under(verb, _object_relation(clause.predicate))
+        words = joined(pronoun, _group(subject, "Nom").under(verb, "nsubj"), middle, rest, finite)
+    phrase = Phrase(words, verb).under(head, "acl:relcl")
     return [punctuation(",", phrase.head), *phrase.words, punctuation(",", phrase.head)]
 
 
@@ -435,11 +432,14 @@ def verb_forms(key: str) -> GermanVerbForms:
     """All forms of a verb, by person and number (1Sing, 3Sing, Plur)."""
     infinitive, third, past, *governs = lexicon.verbs()[key].de.split()
     prefix, _, infinitive = infinitive.rpartition("~")
+    first = infinitive[:-1] if infinitive.endswith("ern") else infinitive[:-2]
+    if infinitive.endswith("eln"):
+        first = infinitive[:-3] + "l"
     past_plural = past + ("n" if past.endswith("e") else "en")
     return GermanVerbForms(
         prefix,
         infinitive,
-        {"1Sing": _first_person(infinitive), "3Sing": third, "Plur": infinitive},
+        {"1Sing": first + "e", "3Sing": third, "Plur": infinitive},
         {"1Sing": past, "3Sing": past, "Plur": past_plural},
         governs[0][1:] if governs else "acc",
     )
@@ -449,9 +449,3 @@ def adjective_form(key: str, ending: str) -> str:
     """An adjective with an ending: teuer, teure, teuren."""
     form, *inflected = lexicon.adjectives()[key].de.split()
     return (inflected[0] if inflected else form) + ending
-
-
-def _first_person(infinitive: str) -> str:
-    if infinitive.endswith("eln"):
-        return infinitive[:-3] + "le"
-    return (infinitive[:-1] if infinitive.endswith("ern") else infinitive[:-2]) + "e"

@@ -141,18 +141,12 @@ def _clause_cores(clause: Clause, subject: tuple[Entity, ...], object_: tuple[En
     heads = [entity.lexeme for entity in (*subject[:1], *object_[:1])]
     ground = clause.ground.lexeme if clause.ground else ""
     yield " ".join([clause.predicate, *heads, clause.quality, ground])
-    for entity in _own_entities(clause):
+    others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
+    for entity in (*clause.subject, *clause.object, *filter(None, others)):
         if inner := entity.relative:
             subject = (entity,) if inner.gap == "subject" else inner.subject
             object_ = (entity,) if inner.gap == "object" else inner.object
             yield from _clause_cores(inner, subject, object_)
-
-
-def _own_entities(clause: Clause) -> Iterator[Entity]:
-    yield from clause.subject
-    yield from clause.object
-    others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
-    yield from (entity for entity in others if entity)
 
 
 Item = TypeVar("Item")

@@ -28,7 +28,9 @@ def subject(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], free: Fre
     options = _options(words, tags, noun=0.5, name=0.38)
     if "person" in tags and free.pronoun:
         options["pronoun"] = 0.1
-    if free.group and _may_be_several(words, tags):
+    keys = words.nouns(tags)
+    # Swahili has no concord for things of two classes.
+    if free.group and len(keys) > 1 and all(lexicon.nouns()[key].is_animate for key in keys):
         options["group"] = 0.1
     choice = draw.weighted(options)
     if choice == "group":
@@ -37,7 +39,7 @@ def subject(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], free: Fre
         return (_pronoun(draw),)
     if choice != "noun":
         return (name(draw, words, choice),)
-    return (_determined(draw, words, draw.of(words.nouns(tags)), free, as_object=False),)
+    return (_determined(draw, words, draw.of(keys), free, as_object=False),)
 
 
 def object_(draw: Draw, words: SplitVocabulary, tags: tuple[str, ...], free: Freedom) -> Entity:
@@ -117,12 +119,6 @@ def _options(words: SplitVocabulary, tags: tuple[str, ...], *, noun: float, name
     return options | {type: name / len(types) for type in types}
 
 
-def _may_be_several(words: SplitVocabulary, tags: tuple[str, ...]) -> bool:
-    """Whether two of these nouns go together: Swahili has no concord for things of two classes."""
-    keys = words.nouns(tags)
-    return len(keys) > 1 and all(lexicon.nouns()[key].is_animate for key in keys)
-
-
 def _named(key: str, surname: str = "") -> Entity:
     return Entity(key, kind="name", surname=surname, determiner="bare")
 
@@ -151,12 +147,9 @@ def _determined(draw: Draw, words: SplitVocabulary, key: str, free: Freedom, as_
     if choice == "owned":
         entity = replace(Entity(key), possessor=_owner(draw, words, but=key))
     else:
-        entity = Entity(key, determiner=_determiner(draw, choice), number=_number(draw, choice))
+        determiner = draw.of(NUMERALS) if choice == "numeral" else choice.split(" ")[0]
+        entity = Entity(key, determiner=determiner, number=_number(draw, choice))
     return _described(draw, words, entity, 0.3 if free.described else 0)
-
-
-def _determiner(draw: Draw, choice: str) -> str:
-    return draw.of(NUMERALS) if choice == "numeral" else choice.split(" ")[0]
 
 
 def _number(draw: Draw, choice: str) -> Number:
@@ -191,7 +184,11 @@ def with_adjuncts(source: MeaningSource, clause: Clause, at_most: int) -> Clause
     """The clause with at most so many adjuncts that fit it."""
     draw = source.draw
     if at_most and _may_be_habit(clause) and draw.chance(0.4):
-        clause, at_most = _as_habit(source, clause), at_most - 1
+        at_most -= 1
+        if draw.chance(0.7):
+            clause = replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
+        else:
+            clause = replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
     additions = [_with_time, with_place, _with_manner, _with_companion]
     added = 0
     for add in additions:
@@ -234,14 +231,6 @@ def _may_be_habit(clause: Clause) -> bool:
     told = (*clause.subject, *clause.object)
     definite = all(entity.determiner in ("the", "bare", "this") for entity in told)
     return definite and "hab" in lexicon.verbs()[clause.predicate].aspect
-
-
-def _as_habit(source: MeaningSource, clause: Clause) -> Clause:
-    """The clause as a habit: often, every day."""
-    draw = source.draw
-    if draw.chance(0.7):
-        return replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
-    return replace(clause, time=draw.of(times_of("habit")), time_first=draw.chance(0.4))
 
 
 def with_place(source: MeaningSource, clause: Clause) -> Clause:

@@ -169,7 +169,11 @@ def adjective_form(stem: str, noun_class: int) -> str:
     prefix = _ADJECTIVE[noun_class]
     if stem[0] == "a" and prefix == "m":
         return "mw" + stem
-    return _nasal(stem) if prefix == "n" else prefix + stem
+    if prefix == "n" and stem[0] == "r":
+        return "nd" + stem[1:]
+    if prefix == "n":  # which only some consonants show
+        prefix = {"b": "m", "v": "m", "d": "n", "g": "n", "z": "n"}.get(stem[0], "")
+    return prefix + stem
 
 
 def numeral_form(numeral: str, noun_class: int) -> str:
@@ -244,11 +248,3 @@ def _object_prefix(stem: str, object_: int | str) -> str:
     if prefix != "m" or stem[0] not in "aeiou":
         return prefix
     return "mu" if stem[0] == "u" else "mw"
-
-
-def _nasal(stem: str) -> str:
-    """The concord of classes 9 and 10, which only some consonants show."""
-    first = stem[0]
-    if first == "r":
-        return "nd" + stem[1:]
-    return {"b": "m", "v": "m", "d": "n", "g": "n", "z": "n"}.get(first, "") + stem

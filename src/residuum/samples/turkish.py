@@ -81,7 +81,10 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
     time_first = clause.time_first and not any(entity.relative for entity in clause.subject)
     first, second = (time, None) if time_first else (None, time)
     rest = joined(second, _rest(clause, predicate))
-    return Phrase(joined(first, subject, subject and _comma(subject, rest[0]), rest), head)
+    comma = None
+    if subject and _runs_on(subject.words[-1], rest[0]):
+        comma = punctuation(",", subject.head)
+    return Phrase(joined(first, subject, comma, rest), head)
 
 
 def _rest(clause: Clause, predicate: Phrase) -> list[TreeWord]:
@@ -91,12 +94,16 @@ def _rest(clause: Clause, predicate: Phrase) -> list[TreeWord]:
     means = _phrase_of(noun_form(clause.means, "sg", "Ins"), clause.means, "Ins") if clause.means else None
     ground = None if clause.predicate == BE_AT else _ground(clause, head)
     manner = trees.adverb(clause.manner, "tr", head)
+    beneficiary = None
+    if clause.beneficiary:
+        phrase = _entity(clause.beneficiary, "Nom").under(head, "obl")
+        beneficiary = [*phrase.words, TreeWord("için", "için", "ADP").under(phrase.head, "case")]
     return joined(
         trees.adverb(clause.frequency, "tr", head),
         clause.companion and _entity(clause.companion, "Ins").under(head, "obl"),
         means and means.under(head, "obl"),
         clause.place and _entity(clause.place, "Loc").under(head, "obl"),
-        _beneficiary(clause, head),
+        beneficiary,
         definite,
         clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl"),
         *((ground, manner) if clause.manner == "early" else (manner, ground)),
@@ -105,13 +112,11 @@ def _rest(clause: Clause, predicate: Phrase) -> list[TreeWord]:
     )
 
 
-def _comma(subject: Phrase, following: TreeWord) -> TreeWord | None:
-    """A comma where the subject and the next word would be read as one: Doktor, Robert'i gördü."""
-    return punctuation(",", subject.head) if _runs_on(subject.words[-1], following) else None
-
-
 def _runs_on(last: TreeWord, following: TreeWord) -> bool:
-    """Whether two words look like a title and a name, two names, or a compound (çocuk doktoru: paediatrician)."""
+    """Whether two words would be read as one without a comma (Doktor, Robert'i gördü).
+
+    They look like a title and a name, two names, or a compound (çocuk doktoru: paediatrician).
+    """
     if "Number=Sing" not in last.feats or "Case=Nom" not in last.feats:
         return False
     if following.entity in ("B-PER", "B-ORG"):
@@ -149,7 +154,14 @@ def _verb(clause: Clause, form: str, feats: str) -> Phrase:
 
 def _copular(clause: Clause, agreement: str) -> Phrase:
     """An adjective or place with the ending for was, or with a word for will be and for not."""
-    complement = _complement(clause)
+    if clause.predicate == BE_AT:
+        assert clause.ground is not None
+        complement = _entity(clause.ground, "Loc")
+    else:
+        form = lexicon.adjectives()[clause.quality].tr
+        quality = TreeWord(form, form, "ADJ")
+        very = TreeWord("çok", "çok", "ADV").under(quality, "advmod") if clause.very else None
+        complement = Phrase(joined(very, quality), quality)
     head = complement.head
     person, number = agreement[0], agreement[1:]
     if clause.tense == "future":
@@ -168,16 +180,6 @@ def _copular(clause: Clause, agreement: str) -> Phrase:
     evidence = "Aspect=Perf|Evident=Fh|" if tense == "Past" else ""
     copula = TreeWord(suffix, "i", "AUX", f"{evidence}Number={number}|Person={person}|Tense={tense}")
     return Phrase([*complement.words, copula.under(head, "cop")], head)
-
-
-def _complement(clause: Clause) -> Phrase:
-    if clause.predicate == BE_AT:
-        assert clause.ground is not None
-        return _entity(clause.ground, "Loc")
-    form = lexicon.adjectives()[clause.quality].tr
-    head = TreeWord(form, form, "ADJ")
-    very = TreeWord("çok", "çok", "ADV").under(head, "advmod") if clause.very else None
-    return Phrase(joined(very, head), head)
 
 
 def _object(clause: Clause, head: TreeWord) -> tuple[Phrase | None, Phrase | None]:
@@ -216,13 +218,6 @@ def _ground(clause: Clause, head: TreeWord) -> Phrase | None:
     governs = verb_stem(clause.predicate).governs
     case = {"m": "Dat", "l": "Loc"}.get(verb.frame, "Acc") if governs == "Acc" else governs
     return _entity(clause.ground, case).under(head, "obl")
-
-
-def _beneficiary(clause: Clause, head: TreeWord) -> Phrase | None:
-    if clause.beneficiary is None:
-        return None
-    phrase = _entity(clause.beneficiary, "Nom").under(head, "obl")
-    return Phrase([*phrase.words, TreeWord("için", "için", "ADP").under(phrase.head, "case")], phrase.head)
 
 
 def _agreement(subject: tuple[Entity, ...]) -> str:
