@@ -103,6 +103,8 @@ def test_layers_are_plain_numbers_whatever_holds_them(layers):
 def test_a_home_folder_is_no_folder_of_that_name():
     assert CutSettings("m", out="~/small").out == Path.home() / "small"
     assert CutSettings("m", out=Path("~/small")).out == Path.home() / "small"
+    assert CutSettings("~/m").model == str(Path.home() / "m")
+    assert CutSettings(Path("~/m")).model == Path.home() / "m"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import residuum.corpus
@@ -78,8 +79,46 @@ def test_a_text_in_place_of_a_path_is_reported():
 
 
 def test_what_is_not_a_source_is_reported():
-    with pytest.raises(SettingError, match="source is list; expected a path, a hub name or a dataset object"):
-        read_corpus(["a", "b"])  # type: ignore[arg-type]
+    for source in (3, b"a b", {"a": "b"}):
+        with pytest.raises(SettingError, match=f"source is {type(source).__name__}; expected a path, a hub name"):
+            read_corpus(source)  # type: ignore[arg-type]
+
+
+def test_sentences_in_memory_are_read_as_a_file_of_them_is(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text("the old  woman\n\na dog\n")
+    texts = ["the old  woman", "", "a dog"]
+    expected = read_corpus(file)
+    for source in (texts, iter(texts), np.array(texts), [text.split() for text in texts if text]):
+        corpus = read_corpus(source)
+        assert corpus.sentences == expected.sentences
+        assert corpus.text_fingerprint == expected.text_fingerprint
+    assert read_corpus(texts).ids == expected.ids
+    assert read_corpus(texts).skipped == {"empty texts": 1}
+    assert read_corpus(texts, limit=1).sentences == [["the", "old", "woman"]]
+    assert read_corpus(texts, spacing="text").text_fingerprint == read_corpus(file, spacing="text").text_fingerprint
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ([], "holds no sentence"),
+        ([["a"], None], "number 2: found None; expected a list of words"),
+        (["a", float("nan")], "number 2: found nan"),
+        ([b"a b"], "number 1: found b'a b'"),
+        (["a", "\ud800"], "number 2: found half a surrogate pair"),
+    ],
+)
+def test_what_is_no_sentence_is_named_by_its_place(source, error):
+    with pytest.raises(CorpusError, match=error):
+        read_corpus(source)
+
+
+def test_a_list_of_sentences_has_no_split_and_no_columns():
+    with pytest.raises(SettingError, match="split is 'test', but a list of sentences has none"):
+        read_corpus(["a"], split="test")
+    with pytest.raises(SettingError, match="label"):
+        read_corpus(["a"], label=1)
 
 
 def test_a_device_is_not_read():

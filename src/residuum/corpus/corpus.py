@@ -429,6 +429,7 @@ _USED_BY = {
     "conllu": frozenset[str](),
     "columns": _DELIMITED,
     "lines": frozenset[str](),
+    "sentences": frozenset[str](),
     "tsv": _TABLE | _DELIMITED,
     "csv": _TABLE | _DELIMITED,
     "json": _TABLE,

@@ -2,18 +2,18 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from residuum.corpus.columns import detect_layout, read_columns
 from residuum.corpus.conllu import read_conllu
-from residuum.corpus.corpus import Column, Corpus, Options
+from residuum.corpus.corpus import Column, Corpus, Options, WrittenText
 from residuum.corpus.hub import is_dataset, read_dataset, read_hub
 from residuum.corpus.records import corpus_of_table, has_parts, known_text_columns
 from residuum.corpus.tables import TABLES
-from residuum.corpus.text_files import first_lines, is_hub_name, read_lines
+from residuum.corpus.text_files import first_lines, is_hub_name, read_lines, spaced_spans
 from residuum.errors import CorpusError, SettingError
 from residuum.settings import whole_number
 
@@ -32,7 +32,7 @@ _SPLIT_NAME = re.compile(r"(sample_)?(train|dev|test|eval|valid|validation)")
 
 
 def read_corpus(
-    source: "str | os.PathLike[str] | Dataset | DatasetDict",
+    source: "str | os.PathLike[str] | Dataset | DatasetDict | Iterable[str | Sequence[str]]",
     *,
     format: str | None = None,
     split: str | None = None,
@@ -49,7 +49,9 @@ def read_corpus(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> Corpus:
-    """Read a file, a folder's file of `split`, a hub dataset (`owner/name:config`) or a dataset object.
+    """Read a file, a folder's file of `split`, a hub dataset (`owner/name:config`), a dataset object or sentences.
+
+    Sentences are texts, whose words are divided by white space, or lists of words.
 
     The format is one of FORMATS, found from the name and the first lines unless given. `limit` stops reading
     after so many sentences. `spacing="text"` keeps the text as written, where the source has it. Of tables,
@@ -75,13 +77,36 @@ def read_corpus(
             corpus = _read_file(path, format, replace(options, part=split))
         else:
             corpus = _read_file(chosen_file(path, split), format, options)
+    elif isinstance(source, Iterable) and not isinstance(source, bytes | Mapping):
+        corpus = _read_sentences(source, split, options)
     else:
-        raise SettingError(f"source is {type(source).__name__}; expected a path, a hub name or a dataset object.")
+        raise SettingError(
+            f"source is {type(source).__name__}; expected a path, a hub name, a dataset object or a list of sentences."
+        )
     if not len(corpus):
         left_out = ", ".join(f"{count} {what}" for what, count in corpus.skipped.items()) or "nothing"
-        shown = corpus.name if is_dataset(source) else source
+        shown = source if isinstance(source, str | os.PathLike) else corpus.name
         raise CorpusError(f"{shown} holds no sentence (left out: {left_out}); expected at least one.")
     return replace(corpus, name=name or corpus.name, language=language or corpus.language)
+
+
+def _read_sentences(source: Iterable, split: str | None, options: Options) -> Corpus:
+    """Texts, whose words are divided by white space, or lists of words; ids are their numbers from 1."""
+    if split is not None:
+        raise SettingError(f"split is {split!r}, but a list of sentences has none; leave it out.")
+    options.check_for("sentences")
+    rows = [(str(number), row) for number, row in enumerate(source, 1)]
+    full = [(number, row) for number, row in rows if not (isinstance(row, str) and not row.split())]
+    texts = [row for _, row in full[: options.limit] if isinstance(row, str)]
+    words = [row.split() if isinstance(row, str) else row for _, row in full[: options.limit]]
+    as_written = options.as_written and len(texts) == len(words)
+    return Corpus(
+        name="sentences",
+        sentences=words,
+        ids=[number for number, _ in full[: options.limit]],
+        skipped={"empty texts": len(rows) - len(full)} if len(full) < len(rows) else {},
+        written=WrittenText(texts, spaced_spans(words, texts)) if as_written else None,
+    )
 
 
 def may_be_on_hub(source: object) -> TypeGuard[str]:
