@@ -300,10 +300,11 @@ def _checked(setting: SettingField, value: Any) -> Any:
 def coerced(value: Any, kind: Any) -> Any:
     """A value as a type says; a ValueError or TypeError where it cannot be."""
     origin = get_origin(kind)
-    if kind is Any and isinstance(value, str | Path) and os.fspath(value).startswith("~/"):
-        return type(value)(os.path.expanduser(value))
-    if kind is Any:  # numpy's numbers and rows of numbers become plain ones, which YAML files and checksums take
-        return value.tolist() if getattr(value, "ndim", 2) < 2 and type(value).__module__ == "numpy" else value
+    if kind is Any and type(value).__module__ == "numpy":  # plain numbers, which YAML files and checksums take
+        return value.tolist() if getattr(value, "ndim", 2) < 2 else value
+    if kind is Any:
+        at_home = isinstance(value, str | Path) and os.fspath(value).startswith("~/")
+        return type(value)(Path(value).expanduser()) if at_home else value
     if origin in (Union, types.UnionType):
         return _coerced_union(value, get_args(kind))
     if origin is Literal:
