@@ -5,7 +5,7 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
-from residuum import load_model, prune
+from residuum import load_model, prune, trim
 from residuum.errors import ModelError
 from tiny import FAMILIES, SIZES, TEXT, build_tokenizer, save_model
 
@@ -92,6 +92,26 @@ def test_positions_that_are_learnt_are_still_missed(tmp_path):
     )
     with pytest.raises(ModelError, match=r"lack 1 tensors of DistilBertModel \(first: embeddings.position_embeddings"):
         load_model(folder)
+
+
+def test_settings_of_generation_go_with_a_trimmed_vocabulary(tmp_path):
+    folder = save_model("gpt2", tmp_path / "model")
+    model = hf.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    ends, banned = tokenizer(TEXT[0])["input_ids"][:2], tokenizer(TEXT[0])["input_ids"][3]
+    model.config.eos_token_id = model.generation_config.eos_token_id = ends
+    model.generation_config.bad_words_ids = [[banned]]
+    model.generation_config.max_new_tokens = 7
+    model.save_pretrained(folder)
+    (tmp_path / "text.txt").write_text(TEXT[0])
+    trim(folder, [tmp_path / "text.txt"], tmp_path / "trimmed")
+    after = hf.AutoTokenizer.from_pretrained(tmp_path / "trimmed")
+    found = hf.GenerationConfig.from_pretrained(tmp_path / "trimmed")
+    kept = [after.convert_tokens_to_ids(tokenizer.convert_ids_to_tokens(i)) for i in (*ends, banned)]
+    assert kept != [*ends, banned]
+    assert [*found.eos_token_id, *found.bad_words_ids[0]] == kept
+    assert hf.AutoConfig.from_pretrained(tmp_path / "trimmed").eos_token_id == kept[:2]
+    assert found.max_new_tokens == 7
 
 
 @pytest.mark.parametrize("load", [load_model, lambda folder: prune(folder, folder / "pruned", drop="1")])

@@ -23,7 +23,7 @@ from residuum.evaluation.settings import PerplexitySettings
 from residuum.maths.statistics import bootstrap
 from residuum.models.alignment import Window
 from residuum.models.loading import Model, check_weights, from_transformers, placement, resolve_device
-from residuum.models.surgery import load_whole
+from residuum.models.surgery import body_of, load_whole
 from residuum.settings import command, named_values
 from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, write_run
@@ -256,7 +256,7 @@ class HeadedModel:
             output["last_hidden_state"] = output["last_hidden_state"][rows, places][None]
             return output
 
-        hook = self.body.module.register_forward_hook(keep_chosen)
+        hook = body_of(self.module).register_forward_hook(keep_chosen)
         try:
             return self.module(**batch).logits[0].float()
         finally:
@@ -272,6 +272,10 @@ def load_language_model(
         raise ModelError(
             f"{name_or_path} is a {type(module).__name__}, which has no language-modelling head; perplexity needs one "
             "(such as …ForMaskedLM or …ForCausalLM in its config.json, and its weights)."
+        )
+    if module.config.is_encoder_decoder:
+        raise ModelError(
+            f"{name_or_path} has an encoder and a decoder; perplexity is that of a decoder or of a masked model alone."
         )
     if device != "spread":
         module.to(resolve_device(device))  # pyright: ignore[reportArgumentType]

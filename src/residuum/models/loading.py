@@ -276,7 +276,7 @@ def from_transformers(
         tokenizer=tokenizer,
         widths=(config.hidden_size,) * (n_layers + 1),
         reader=reader,
-        n_heads=getattr(config, "encoder_attention_heads", None) or config.num_attention_heads,
+        n_heads=getattr(config, "encoder_attention_heads", None) or getattr(config, "num_attention_heads", 0),
         window=_window(module, tokenizer),
         causal=causal,
     )
@@ -548,7 +548,8 @@ def check_no_fresh_weights(module: nn.Module, info: dict[str, Any], name: str, a
             f"The weights in {name} lack {len(fresh)} tensors of {type(module).__name__} (first: {fresh[0]}); "
             "they would be random. Give a folder whose weights match its config.json."
         )
-    if any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
+    is_base = getattr(module, "base_model", module) is module  # DeBERTa's classifiers have a pooler that learns too
+    if is_base and any("pooler" in key for key in info["missing_keys"]) and hasattr(module, "pooler"):
         setattr(module, "pooler", None)  # noqa: B010 - a module knows its parts as tensors and modules only
 
 
@@ -704,9 +705,12 @@ def _uncached(module: nn.Module) -> dict[str, bool]:
 
 
 def _attention(output: Any, layers: Sequence[int]) -> list[Tensor]:
-    if not output.attentions or output.attentions[0] is None:
-        raise ModelError("The model gave no attention weights; load it with attention=True.")
-    return [output.attentions[layer - 1] for layer in layers if layer > 0]
+    if not getattr(output, "attentions", None) or output.attentions[0] is None:
+        raise ModelError("The model gave no attention weights: it has none, or was loaded without attention=True.")
+    chosen = [output.attentions[layer - 1] for layer in layers if layer > 0]
+    if any(weights.shape[-1] != weights.shape[-2] for weights in chosen):
+        raise ModelError("The model gives attention over a window of tokens (as Longformer does), not over all tokens.")
+    return chosen
 
 
 def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
@@ -798,11 +802,11 @@ def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
     parent, _, blocks = find_blocks(module)
     norms = {name: getattr(parent, name) for name in FINAL_NORMS if isinstance(getattr(parent, name, None), nn.Module)}
     lists = block_lists(parent, n_layers) if blocks is not None else {}
+    set_block_count(module, k)
     for name, parts in lists.items():
         setattr(parent, name, parts[:k])
     for name in norms:
         setattr(parent, name, nn.Identity())
-    set_block_count(module, k)
 
     def undo() -> None:
         set_block_count(module, n_layers)
@@ -835,7 +839,10 @@ def block_lists(parent: nn.Module, n_layers: int) -> dict[str, nn.ModuleList]:
 def set_block_count(module: nn.Module, count: int) -> None:
     """State the number of blocks in the config, and in the network where that counts by itself (XLM)."""
     config: Any = module.config
-    config.num_hidden_layers = count
+    try:
+        config.num_hidden_layers = count
+    except NotImplementedError as error:  # Funnel counts its blocks in another way
+        raise ModelError(f"Layers of {type(module).__name__} cannot be cut: {error}") from error
     if isinstance(getattr(module, "n_layers", None), int):
         module.n_layers = count  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
 

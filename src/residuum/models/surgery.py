@@ -6,7 +6,8 @@ Layers are numbered as everywhere: 0 is the embeddings, blocks are 1 … L. What
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _MODEL_FILES = ("*.safetensors", "config.json", "token*.json", "vocab*", "merges.txt", "*.model", "*_token*.json")
+_PER_LAYER = re.compile(r"layer\w*|\w+_layer_types|\w+_per_layer|attention_(layers|window)|no_rope_layers")
 TOLERANCE = 1e-5  # by how much a model may differ after it was written and read again
 
 
@@ -118,23 +120,49 @@ def named_layers(text: str, n_layers: int, first: int = 1) -> list[int]:
     return layers
 
 
+def body_of(module: nn.Module) -> nn.Module:
+    """The part of a model that gives its head the last states: of OPT and the decoders of pairs, the decoder in it."""
+    base: Any = getattr(module, "base_model", module)
+    return base if base.config.is_encoder_decoder else getattr(base, "decoder", base)
+
+
+def check_one_stack(module: nn.Module) -> None:
+    """Refuse a model whose layers are those of an encoder and of a decoder."""
+    base: Any = getattr(module, "base_model", module)
+    if base.config.is_encoder_decoder and hasattr(base, "decoder"):  # UMT5 says so of its encoder alone, too
+        raise ModelError(f"Layers of {type(module).__name__} cannot be dropped: it has an encoder and a decoder.")
+
+
 def keep_layers(module: nn.Module, kept: Sequence[int]) -> None:
     """Keep only these blocks of a model, for good; embeddings, closing norm and head stay what they are."""
+    check_one_stack(module)
     base: Any = getattr(module, "base_model", module)
-    config = base.config
-    if config.is_encoder_decoder and hasattr(base, "decoder"):  # UMT5 says so of its encoder alone, too
-        raise ModelError(f"Layers of {type(module).__name__} cannot be dropped: it has an encoder and a decoder.")
-    n_layers = config.num_hidden_layers
+    config, n_layers = base.config, base.config.num_hidden_layers
     parent, _, blocks = find_blocks(base)
+    per_layer = _layer_settings(config)
+    set_block_count(base, len(kept))
     if blocks is not None:  # one block that is run again and again needs only the number
         for name, parts in block_lists(parent, n_layers).items():
             chosen = [parts[layer - 1] for layer in kept]
             setattr(parent, name, nn.ModuleList(chosen))
             _number_blocks(chosen)
-    for key, value in config.to_dict().items():
-        if isinstance(value, list) and len(value) == n_layers and key.startswith("layer"):
-            setattr(config, key, [value[layer - 1] for layer in kept])
-    set_block_count(base, len(kept))
+    _set_layer_settings(config, {key: [values[layer - 1] for layer in kept] for key, values in per_layer.items()})
+
+
+def _layer_settings(config: Any) -> dict[str, list[Any]]:
+    """The settings that have one value per layer, such as `layer_types`."""
+    return {
+        key: list(values)
+        for key, values in config.to_dict().items()
+        if isinstance(values, list) and len(values) == config.num_hidden_layers and _PER_LAYER.fullmatch(key)
+    }
+
+
+def _set_layer_settings(config: Any, per_layer: Mapping[str, list[Any]]) -> None:
+    for key, values in per_layer.items():
+        setattr(config, key, values)
+    if "attention_layers" in per_layer and hasattr(config, "attention_types"):  # GPT-Neo reads this when it is loaded
+        config.attention_types = [[per_layer["attention_layers"], 1]]
 
 
 @contextmanager
@@ -144,8 +172,7 @@ def without_layers(module: nn.Module, kept: Sequence[int]) -> Iterator[None]:
     config, n_layers = base.config, base.config.num_hidden_layers
     parent, _, blocks = find_blocks(base)
     lists = block_lists(parent, n_layers) if blocks is not None else {}
-    listed = {key: list(value) for key, value in config.to_dict().items() if isinstance(value, list)}
-    listed = {key: value for key, value in listed.items() if len(value) == n_layers and key.startswith("layer")}
+    per_layer = _layer_settings(config)
     try:
         keep_layers(module, kept)
         yield
@@ -153,8 +180,7 @@ def without_layers(module: nn.Module, kept: Sequence[int]) -> Iterator[None]:
         for name, parts in lists.items():
             setattr(parent, name, parts)
             _number_blocks(list(parts))
-        for key, value in listed.items():
-            setattr(config, key, value)
+        _set_layer_settings(config, per_layer)
         set_block_count(base, n_layers)
 
 
@@ -193,6 +219,13 @@ FEED_FORWARDS = (
     Inner(("mlp.Wi",), "mlp.Wo", "intermediate_size", fused=True),  # ModernBERT
     Inner(("mlp.c_fc",), "mlp.c_proj", "n_inner"),  # GPT-2
     Inner(("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "intermediate_size"),  # Llama, Qwen
+    Inner(("mlp.gate_up_proj",), "mlp.down_proj", "intermediate_size", fused=True),  # Phi-3
+    Inner(("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h", "intermediate_size"),  # GPT-NeoX
+    Inner(("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h", "ffn_hidden_size"),  # Falcon
+    Inner(("mlp.c_fc",), "mlp.c_proj", "intermediate_size"),  # GPT-Neo
+    Inner(("fc1",), "fc2", "ffn_dim"),  # OPT
+    Inner(("layer.1.DenseReluDense.wi",), "layer.1.DenseReluDense.wo", "d_ff"),  # encoders of T5
+    Inner(("layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"), "layer.1.DenseReluDense.wo", "d_ff"),
 )
 ATTENTION = Inner(("self_attn.q_proj",), "self_attn.o_proj", "num_attention_heads")
 """Only where the width of a head is a setting of its own can a config say that there are fewer heads."""
@@ -200,13 +233,14 @@ ATTENTION = Inner(("self_attn.q_proj",), "self_attn.o_proj", "num_attention_head
 
 def feed_forward(module: nn.Module) -> Inner:
     """Where the feed-forward neurons of a model are; a ModelError for architectures that are not known."""
-    blocks = model_blocks(module)
+    blocks, config = model_blocks(module), getattr(module, "base_model", module).config
     for inner in FEED_FORWARDS:
-        if all(_part(block, name) is not None for block in blocks for name in (*inner.into, inner.out)):
+        names = (*inner.into, inner.out)
+        if hasattr(config, inner.key) and all(_part(block, name) is not None for block in blocks for name in names):
             return inner
     raise ModelError(
         f"Feed-forward neurons of {type(module).__name__} cannot be cut: its blocks are none of BERT, RoBERTa, MPNet, "
-        "DistilBERT, ModernBERT, GPT-2, Llama or Qwen."
+        "DistilBERT, ModernBERT, T5 (encoder), GPT-2, GPT-Neo, GPT-NeoX, Falcon, OPT, Phi-3, Llama or Qwen."
     )
 
 
@@ -298,9 +332,8 @@ def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:
     parent, attribute, there = find_blocks(base)
     if there is None:
         raise ModelError(f"{type(module).__name__} runs one block again and again; no other can be put on top.")
-    for key, value in config.to_dict().items():
-        if isinstance(value, list) and len(value) == config.num_hidden_layers and key.startswith("layer"):
-            setattr(config, key, [*value, *[value[-1]] * len(blocks)])
+    per_layer = _layer_settings(config).items()
+    _set_layer_settings(config, {key: [*values, *[values[-1]] * len(blocks)] for key, values in per_layer})
     grown = nn.ModuleList([*there, *blocks])
     setattr(parent, attribute, grown)
     _number_blocks(list(grown))
@@ -376,7 +409,12 @@ def save_whole(
 
 
 def _check_written(module: PreTrainedModel, folder: Path) -> None:
-    again = type(module).from_pretrained(folder, dtype=torch.float32)
+    try:
+        again = type(module).from_pretrained(folder, dtype=torch.float32)
+    except (RuntimeError, ValueError, AssertionError) as error:  # of blocks that have more parts of that size
+        raise ModelError(
+            f"{type(module).__name__} could not be read again: its config cannot say what was cut; keep that whole."
+        ) from error
     first, second = _states(module), _states(again)
     if first.shape != second.shape or not torch.allclose(first, second, atol=TOLERANCE):
         raise ModelError(
@@ -410,6 +448,6 @@ def _states(module: nn.Module) -> Tensor:
     batch = probe_batch(module)
     if module.config.is_encoder_decoder and hasattr(base, "decoder"):  # pyright: ignore[reportAttributeAccessIssue]
         batch["decoder_input_ids"] = batch["input_ids"]
-    states = base(**batch).last_hidden_state.cpu()
+    output = base(**batch)
     module.train(was_training)
-    return states
+    return (output.last_hidden_state if "last_hidden_state" in output else output.logits).cpu()  # T5 is its own base

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KINDS = ("Unigram", "BPE", "WordPiece")
 LINES_AT_ONCE = 1000
+TOKEN_LISTS = ("bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens")
+"""Settings of generation that hold token ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +98,33 @@ def cut_model(model: PreTrainedModel, vocabulary: Vocabulary) -> PreTrainedModel
         )
     new_ids = vocabulary.new_ids(old_size)
     for name, value in config.to_dict().items():
-        if name.endswith("_token_id") and isinstance(value, int) and 0 <= value < old_size:
-            setattr(config, name, int(new_ids[value]))
+        if name.endswith("_token_id"):
+            setattr(config, name, _with_new_ids(value, new_ids))
     with torch.random.fork_rng(devices=[]):
         small: Any = type(model)(config)
     if hasattr(small, "pooler") and getattr(model, "pooler", None) is None:
         small.pooler = None  # taken off when the weights of a model lack it
     rows, shapes = torch.from_numpy(vocabulary.kept), {key: value.shape for key, value in small.state_dict().items()}
-    weights = model.state_dict().items()  # those whose first axis is the vocabulary lose the rows that were cut
-    small.load_state_dict(
-        {key: value if value.shape == shapes[key] else value[rows.to(value.device)] for key, value in weights}
-    )
+    weights = dict(model.state_dict())
+    for key, value in weights.items():
+        if value.shape != shapes[key]:  # the axis of another length is the vocabulary; biases of pairs have it second
+            axis = next(i for i, size in enumerate(value.shape) if size != shapes[key][i])
+            weights[key] = value.index_select(axis, rows.to(value.device))
+    small.load_state_dict(weights)
     small.tie_weights()
+    if model.can_generate():
+        small.generation_config = copy.deepcopy(model.generation_config)
+        for name, value in small.generation_config.to_dict().items():
+            if name.endswith("_token_id") or name in TOKEN_LISTS:
+                setattr(small.generation_config, name, _with_new_ids(value, new_ids))
     return small.eval()
+
+
+def _with_new_ids(ids: Any, new_ids: np.ndarray) -> Any:
+    """A setting that holds a token id, or lists of them, for the new vocabulary."""
+    if isinstance(ids, list):
+        return [_with_new_ids(i, new_ids) for i in ids]
+    return int(new_ids[ids]) if isinstance(ids, int) and 0 <= ids < len(new_ids) else ids
 
 
 def changed_lines(before: PreTrainedTokenizerBase, vocabulary: Vocabulary, lines: Iterable[str]) -> int:

@@ -24,6 +24,7 @@ from residuum.models.loading import from_transformers
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout, sentence_text
 from residuum.models.surgery import (
     attention_heads,
+    body_of,
     feed_forward,
     keep_heads,
     keep_neurons,
@@ -126,7 +127,7 @@ def only_places(network: Any, places: Tensor | None) -> Iterator[None]:
         output["last_hidden_state"] = states[places.to(states.device)][None]  # pyright: ignore[reportOptionalMemberAccess]
         return output
 
-    hook = None if places is None else network.base_model.register_forward_hook(keep_chosen)
+    hook = None if places is None else body_of(network).register_forward_hook(keep_chosen)
     try:
         yield
     finally:

@@ -93,13 +93,21 @@ def prune(settings: PruneSettings) -> Pruning:
 
     from residuum.models.cards import check_hub, push_to_hub
     from residuum.models.loading import check_weights, from_transformers, resolve_device
-    from residuum.models.surgery import check_elsewhere, check_written, layer_count, load_whole, save_whole
+    from residuum.models.surgery import (
+        check_elsewhere,
+        check_one_stack,
+        check_written,
+        layer_count,
+        load_whole,
+        save_whole,
+    )
 
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
     check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
+    check_one_stack(network)
     n_layers, text = layer_count(network), measured_text(settings)
     weights = from_transformers(network, tokenizer).fingerprint
     config = {

@@ -19,6 +19,7 @@ from residuum.models.loading import (
     check_no_fresh_weights,
     check_vocabulary,
     clear_loading_errors,
+    encoder_class,
     evaluating,
     find_blocks,
     load_tokenizer,
@@ -68,6 +69,8 @@ def load_with_head(
     with clear_loading_errors(name), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = transformers.AutoConfig.from_pretrained(name, **labels)
+        if encoder_class(config) is not None and problem.kind != "tagging":
+            raise ModelError(f"{name} is the encoder of a pair; transformers has a head for tagging on it, no other.")
         if config.is_encoder_decoder:
             raise ModelError(f"{name} has an encoder and a decoder; pass a model that is one or the other.")
         if type(config) not in auto._model_mapping:
