@@ -132,7 +132,23 @@ def run_tasks(
     elif engine.workers == 1:
         yield from (_limited(engine.threads, task, *a) for a in arguments)
     else:
-        yield from _by_processes(task, arguments, engine.workers)
+        from joblib import Parallel, delayed, parallel_config
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        # Processes that have grown or waited long are replaced, which is meant. Where warnings are errors, the thread
+        # that gives notice of it would die and leave all others waiting.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
+        start: dict[str, Any] = {"initializer": _become_worker, "initargs": (os.getpid(),)}
+        with parallel_config("loky", n_jobs=engine.workers, inner_max_num_threads=1, **start):
+            # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
+            results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
+            try:
+                yield from results
+            except BrokenProcessPool as error:
+                raise ResiduumError(
+                    "A worker process was killed, perhaps for want of memory. Run the same command again, with fewer "
+                    "--workers or less --max-memory; what was finished is kept."
+                ) from error
 
 
 def reduce_tasks(
@@ -215,26 +231,6 @@ def _told(
     for a in group:
         yield next(results)
         finished(*a)
-
-
-def _by_processes(task: Callable[..., Result], arguments: Iterable[tuple[Any, ...]], workers: int) -> Iterator[Result]:
-    from joblib import Parallel, delayed, parallel_config
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
-    # Processes that have grown or waited long are replaced, which is meant. Where warnings are errors, the thread that
-    # gives notice of it would die and leave all others waiting.
-    warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
-    start: dict[str, Any] = {"initializer": _become_worker, "initargs": (os.getpid(),)}
-    with parallel_config("loky", n_jobs=workers, inner_max_num_threads=1, **start):
-        # No task is begun ahead of its turn: results that wait to be taken are as large as those being made.
-        results: Any = Parallel(return_as="generator", pre_dispatch="n_jobs")(delayed(task)(*a) for a in arguments)
-        try:
-            yield from results
-        except BrokenProcessPool as error:
-            raise ResiduumError(
-                "A worker process was killed, perhaps for want of memory. Run the same command again, with fewer "
-                "--workers or less --max-memory; what was finished is kept."
-            ) from error
 
 
 def _become_worker(owner: int) -> None:

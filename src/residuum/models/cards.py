@@ -185,11 +185,14 @@ def check_hub(target: str | None) -> None:
         raise ModelError(f"{target} cannot be written: {reason} Log in first: hf auth login.") from error
 
 
-def push_to_hub(folder: str | Path, target: str, *, private: bool = True) -> str:
+def push_to_hub(folder: str | Path, target: str | None, *, private: bool = True) -> str | None:
     """Send a model folder with its card to `owner/name` (or a branch of it, after @); return its address.
 
-    A repository that is not there yet is made, private unless told otherwise. Checkpoints and tables stay here.
+    Without a target nothing is sent. A repository that is not there yet is made, private unless told otherwise.
+    Checkpoints and tables stay here.
     """
+    if target is None:
+        return None
     from huggingface_hub import HfApi
 
     name, _, branch = target.partition("@")

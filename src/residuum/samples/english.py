@@ -11,7 +11,7 @@ from functools import cache
 
 from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, coordinated, finished, joined, punctuation
 
 _PRONOUNS = {
     "i": ("I", "me", "Number=Sing|Person=1|PronType=Prs"),
@@ -33,7 +33,7 @@ def english(meaning: Meaning) -> SentenceTree:
         agreement = _agreement(first.subject if shared else clause.subject)
         second = _clause(clause, agreement, follows=first if shared else None).under(main.head, "conj")
         comma = None if shared else punctuation(",", second.head)
-        words = joined(words, comma, _linker(meaning.link, second.head), second)
+        words = joined(words, comma, TreeWord(meaning.link, meaning.link, "CCONJ").under(second.head, "cc"), second)
     words.append(punctuation(".", main.head))
     return finished(words, words[0].form[0].upper())
 
@@ -44,7 +44,22 @@ def _clause(clause: Clause, agreement: str, *, follows: Clause | None = None) ->
     subject = None if follows else _subject(clause, core.head)
     time = trees.time(clause.time, "en", core.head)
     first, last = (time, None) if clause.time_first else (None, time)
-    words = joined(first, subject, core, *_adjuncts(clause, core.head), last)
+    means = None
+    if clause.means:
+        form = noun_form(clause.means, "sg")
+        noun = TreeWord(form, form, "NOUN", "Number=Sing")
+        means = _prepositional("by", Phrase([noun], noun), core.head)
+    words = joined(
+        first,
+        subject,
+        core,
+        clause.beneficiary and _prepositional("for", _entity(clause.beneficiary, "obj"), core.head),
+        trees.adverb(clause.manner, "en", core.head),
+        clause.place and _located(clause.place, core.head),
+        clause.companion and _prepositional("with", _entity(clause.companion, "obj"), core.head),
+        means,
+        last,
+    )
     return Phrase(words, core.head)
 
 
@@ -160,26 +175,6 @@ def _prepositional(preposition: str, phrase: Phrase, head: TreeWord | None) -> P
     return result.under(head, "obl") if head else result
 
 
-def _adjuncts(clause: Clause, head: TreeWord) -> list[Phrase | None]:
-    """For whom, how, where, with whom and by what means: in this order."""
-    means = None
-    if clause.means:
-        form = noun_form(clause.means, "sg")
-        noun = TreeWord(form, form, "NOUN", "Number=Sing")
-        means = _prepositional("by", Phrase([noun], noun), head)
-    return [
-        clause.beneficiary and _prepositional("for", _entity(clause.beneficiary, "obj"), head),
-        trees.adverb(clause.manner, "en", head),
-        clause.place and _located(clause.place, head),
-        clause.companion and _prepositional("with", _entity(clause.companion, "obj"), head),
-        means,
-    ]
-
-
-def _linker(link: str, head: TreeWord) -> TreeWord:
-    return TreeWord(link, link, "CCONJ").under(head, "cc")
-
-
 def _agreement(subject: tuple[Entity, ...]) -> str:
     """Person and number of a subject: 1Sing, 3Plur, ..."""
     first = subject[0]
@@ -191,11 +186,7 @@ def _agreement(subject: tuple[Entity, ...]) -> str:
 
 
 def _group(members: tuple[Entity, ...], role: str = "nsubj") -> Phrase:
-    first, *others = (_entity(member, role) for member in members)
-    for other in others:
-        other.under(first.head, "conj")
-        first.words = joined(first.words, _linker("and", other.head), other)
-    return first
+    return coordinated((_entity(member, role) for member in members), "and")
 
 
 def _entity(entity: Entity, role: str = "nsubj") -> Phrase:

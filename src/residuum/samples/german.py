@@ -13,7 +13,7 @@ from functools import cache
 
 from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, coordinated, finished, joined, punctuation
 
 _LINKS = {"and": "und", "but": "aber"}
 _NUMERALS = {"two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
@@ -204,12 +204,7 @@ def _agreement(subject: tuple[Entity, ...]) -> str:
 
 
 def _group(members: tuple[Entity, ...], case: str, negative: bool = False) -> Phrase:
-    first, *others = (_entity(member, case, negative) for member in members)
-    for other in others:
-        other.under(first.head, "conj")
-        link = TreeWord("und", "und", "CCONJ").under(other.head, "cc")
-        first.words = joined(first.words, link, other)
-    return first
+    return coordinated((_entity(member, case, negative) for member in members), "und")
 
 
 def _entity(entity: Entity, case: str, negative: bool = False) -> Phrase:

@@ -49,26 +49,20 @@ class InferencePair:
 def sample_pair(source: MeaningSource, label: str) -> InferencePair:
     """A premise and a hypothesis that relate as the label says.
 
-    A hypothesis is used only if a premise is found for every label, so that which ones are used does not depend on it.
+    A hypothesis is a clause about somebody or something definite, without habits; some are denied, some more general.
+    It is used only if a premise is found for every label, so that which ones are used does not depend on it.
     """
     while True:
-        hypothesis = _sample_hypothesis(source)
+        hypothesis = find_clause(source, negated=source.draw.chance(0.4), free=_DEFINITE, fits=_is_plain)
         if hypothesis is None:
             continue
+        general = _generalised_object(hypothesis)
+        if general and source.draw.chance(0.5) and source.accepts(Meaning((general,))):
+            hypothesis = general
         premises = {name: _found_premise(source, hypothesis, name) for name in LABELS}
         premise = premises[label]
         if premise is not None and None not in premises.values():
             return InferencePair(_embedded(source, premise, hypothesis), Meaning((hypothesis,)), label)
-
-
-def _sample_hypothesis(source: MeaningSource) -> Clause | None:
-    """A clause about somebody or something definite, without habits; some denied, some more general."""
-    negated = source.draw.chance(0.4)
-    clause = find_clause(source, negated=negated, free=_DEFINITE, fits=_is_plain)
-    general = _generalised_object(clause) if clause else None
-    if general and source.draw.chance(0.5) and source.accepts(Meaning((general,))):
-        return general
-    return clause
 
 
 def _is_plain(clause: Clause) -> bool:
@@ -200,20 +194,16 @@ def _opposite(source: MeaningSource, clause: Clause) -> Clause | None:
         known = antonym and source.words.has(f"adjective {antonym}")
         return replace(clause, quality=antonym, very=False) if known else None
     if clause.predicate == BE_AT:
-        return _elsewhere(source, clause)
+        # Nobody is at two places at the same time.
+        subject, ground = clause.subject[0], clause.ground
+        things = subject.kind == "noun" and not lexicon.nouns()[subject.lexeme].is_animate
+        if things or ground is None or ground.lexeme not in _APART or clause.tense != "present":
+            return None
+        others = [key for key in source.words.nouns(_APART) if key != ground.lexeme]
+        return replace(clause, ground=Entity(source.draw.of(others))) if others else None
     opposite = _OPPOSITE_VERBS.get(clause.predicate, "")
     known = opposite and source.words.has(f"verb {opposite}")
     return replace(clause, predicate=opposite) if known else None
-
-
-def _elsewhere(source: MeaningSource, clause: Clause) -> Clause | None:
-    """Somebody at a place where he cannot be at the same time."""
-    subject, ground = clause.subject[0], clause.ground
-    things = subject.kind == "noun" and not lexicon.nouns()[subject.lexeme].is_animate
-    if things or ground is None or ground.lexeme not in _APART or clause.tense != "present":
-        return None
-    others = [key for key in source.words.nouns(_APART) if key != ground.lexeme]
-    return replace(clause, ground=Entity(source.draw.of(others))) if others else None
 
 
 def _generalised_object(clause: Clause) -> Clause | None:

@@ -24,7 +24,7 @@ from residuum.samples.swahili_forms import (
     with_form,
     without_form,
 )
-from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, coordinated, finished, joined, punctuation
 
 _LINKS = {"and": "na", "but": "lakini"}
 _TENSES = {"past": "Past", "present": "Pres", "future": "Fut"}
@@ -268,12 +268,7 @@ def _after(prepositions: list[str], phrase: Phrase) -> Phrase:
 
 
 def _group(members: tuple[Entity, ...], as_subject: bool = False) -> Phrase:
-    first, *others = (_entity(member, as_subject) for member in members)
-    for other in others:
-        other.under(first.head, "conj")
-        link = TreeWord("na", "na", "CCONJ").under(other.head, "cc")
-        first.words = joined(first.words, link, other)
-    return first
+    return coordinated((_entity(member, as_subject) for member in members), "na")
 
 
 def _entity(entity: Entity, as_subject: bool = False) -> Phrase:

@@ -135,6 +135,16 @@ def joined(*parts: Phrase | TreeWord | Iterable[TreeWord] | None) -> list[TreeWo
     return words
 
 
+def coordinated(members: Iterable[Phrase], conjunction: str) -> Phrase:
+    """Phrases joined by a conjunction, which belongs to the one after it; the first is the head."""
+    first, *others = members
+    for other in others:
+        other.under(first.head, "conj")
+        link = TreeWord(conjunction, conjunction, "CCONJ").under(other.head, "cc")
+        first.words = joined(first.words, link, other)
+    return first
+
+
 def fixed_phrase(notation: str) -> Phrase:
     """The phrase of a table's notation: `form/lemma/UPOS/feats/deprel` a word, `*` before the deprel of the head.
 

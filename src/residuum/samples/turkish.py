@@ -4,7 +4,7 @@ from functools import cache
 
 from residuum.samples import lexicon, trees
 from residuum.samples.meanings import BE, BE_AT, NUMERALS, Clause, Entity, Meaning
-from residuum.samples.trees import Phrase, SentenceTree, TreeWord, finished, joined, punctuation
+from residuum.samples.trees import Phrase, SentenceTree, TreeWord, coordinated, finished, joined, punctuation
 from residuum.samples.turkish_forms import (
     capital,
     copula_suffix,
@@ -231,12 +231,7 @@ def _polarity(clause: Clause) -> str:
 
 
 def _group(members: tuple[Entity, ...], case: str, without_bir: bool = False) -> Phrase:
-    first, *others = (_entity(member, case, without_bir) for member in members)
-    for other in others:
-        other.under(first.head, "conj")
-        link = TreeWord("ve", "ve", "CCONJ").under(other.head, "cc")
-        first.words = joined(first.words, link, other)
-    return first
+    return coordinated((_entity(member, case, without_bir) for member in members), "ve")
 
 
 def _entity(entity: Entity, case: str, without_bir: bool = False) -> Phrase:

@@ -128,6 +128,7 @@ def _readers(network: nn.Module, width: int) -> set[nn.Module]:
 
 
 def _narrow_module(module: nn.Module, chosen: Tensor, width: int, reads: bool) -> None:
+    """A map that reads hidden states loses inputs; one that writes them, and reads something else, loses outputs."""
     part: Any = module
     if isinstance(module, nn.Embedding) and module.embedding_dim == width:
         module.weight = _taken(module.weight, 1, chosen)
@@ -139,21 +140,16 @@ def _narrow_module(module: nn.Module, chosen: Tensor, width: int, reads: bool) -
         if isinstance(module, nn.LayerNorm):
             module.normalized_shape = (len(chosen),)
     elif _is_linear(module):
-        _narrow_linear(module, chosen, width, reads)
-
-
-def _narrow_linear(module: Any, chosen: Tensor, width: int, reads: bool) -> None:
-    """A map that reads hidden states loses inputs; one that writes them, and reads something else, loses outputs."""
-    transposed = not isinstance(module, nn.Linear)  # GPT-2 keeps its maps as input × output
-    inputs, outputs = (0, 1) if transposed else (1, 0)
-    if reads:
-        module.weight = _taken(module.weight, inputs, chosen)
-    elif module.weight.shape[outputs] == width:
-        module.weight = _taken(module.weight, outputs, chosen)
-        if module.bias is not None:
-            module.bias = _taken(module.bias, 0, chosen)
-        if transposed:
-            module.nf = len(chosen)
+        transposed = not isinstance(module, nn.Linear)  # GPT-2 keeps its maps as input × output
+        inputs, outputs = (0, 1) if transposed else (1, 0)
+        if reads:
+            part.weight = _taken(part.weight, inputs, chosen)
+        elif part.weight.shape[outputs] == width:
+            part.weight = _taken(part.weight, outputs, chosen)
+            if part.bias is not None:
+                part.bias = _taken(part.bias, 0, chosen)
+            if transposed:
+                part.nf = len(chosen)
 
 
 def _is_norm(module: nn.Module, width: int) -> bool:

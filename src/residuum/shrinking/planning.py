@@ -99,20 +99,16 @@ class Sample:
             inputs = inputs_of(batch, device) | {"input_ids": batch["shown_ids"].to(device)}
             for rows in torch.arange(len(labels)).split(max(1, LOGITS // (vocabulary * most))):
                 part = {name: tensor[rows] for name, tensor in inputs.items()}
-                sums = _summed_losses(network, part, labels[rows])
+                places = labels[rows] != IGNORED
+                with only_places(network, places):
+                    logits = network(**part, **no_cache(network)).logits[0].float().cpu()
+                losses = torch.zeros(places.shape, dtype=torch.float64)
+                gold = labels[rows][places]
+                losses[places] = nn.functional.cross_entropy(logits, gold, reduction="none").double()
+                sums = torch.stack([losses.sum(dim=1), places.sum(dim=1)], dim=1)
                 totals[self.order[done + rows].numpy()] = sums.numpy()
             done += len(labels)
         return totals
-
-
-def _summed_losses(network: Any, inputs: dict[str, Tensor], labels: Tensor) -> Float[Tensor, "line 2"]:
-    """Per line Σ −log p of its predicted tokens, and their number."""
-    places = labels != IGNORED
-    with only_places(network, places):
-        logits = network(**inputs, **no_cache(network)).logits[0].float().cpu()
-    losses = torch.zeros(labels.shape, dtype=torch.float64)
-    losses[places] = nn.functional.cross_entropy(logits, labels[places], reduction="none").double()
-    return torch.stack([losses.sum(dim=1), places.sum(dim=1)], dim=1)
 
 
 @contextmanager

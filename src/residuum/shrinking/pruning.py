@@ -115,8 +115,7 @@ def prune(settings: PruneSettings) -> Pruning:
     }  # fmt: skip
     if run := finished_run(out, "prune", config, fresh=settings.fresh):
         check_written(out)
-        if settings.push_to_hub is not None:
-            push_to_hub(out, settings.push_to_hub)
+        push_to_hub(out, settings.push_to_hub)
         return Pruning(out, run)
     network.to(resolve_device(settings.device))  # pyright: ignore[reportArgumentType]
     tables: dict[str, pd.DataFrame] = {"layers": pd.DataFrame({"layer": range(1, n_layers + 1)})}
@@ -153,8 +152,7 @@ def prune(settings: PruneSettings) -> Pruning:
     pruning = Pruning(out, Run(command="prune", config=config, summary=summary, tables=tables))
     _write_card(pruning)
     write_run(out, pruning.run)
-    if settings.push_to_hub is not None:
-        push_to_hub(out, settings.push_to_hub)
+    push_to_hub(out, settings.push_to_hub)
     return pruning
 
 
@@ -295,7 +293,9 @@ def layer_choices(measured: Measured, by: str, n_dropped: int, *, iterative: boo
     network, n_layers = measured.network, layer_count(measured.network)
     values = _MEASURES[by](measured)
     if not (measured.settings.iterative if iterative is None else iterative):
-        return {n: _kept(_least(measured, by, values, n), n_layers) for n in range(1, n_dropped + 1)}, _shown(values)
+        dropped = {n: _least(measured, by, values, n) for n in range(1, n_dropped + 1)}
+        layers = range(1, n_layers + 1)
+        return {n: [layer for layer in layers if layer not in gone] for n, gone in dropped.items()}, _shown(values)
     kept, depths, current = list(range(1, n_layers + 1)), {}, values
     for n in range(1, n_dropped + 1):
         gone = _least(measured, by, current, 1)[0]
@@ -305,10 +305,6 @@ def layer_choices(measured: Measured, by: str, n_dropped: int, *, iterative: boo
             with without_layers(network, kept):
                 current = _MEASURES[by](measured)
     return depths, _shown(values)
-
-
-def _kept(dropped: list[int], n_layers: int) -> list[int]:
-    return [layer for layer in range(1, n_layers + 1) if layer not in dropped]
 
 
 def _shown(values: np.ndarray) -> np.ndarray:

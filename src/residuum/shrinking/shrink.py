@@ -132,8 +132,7 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     }
     if run := finished_run(out, "shrink", config, fresh=settings.fresh):
         check_written(out)
-        if settings.push_to_hub is not None:
-            push_to_hub(out, settings.push_to_hub)
+        push_to_hub(out, settings.push_to_hub)
         return Shrinking(out, run)
     original = _prepared(settings, network, tokenizer)
     with scratch(out, config, fresh=settings.fresh) as space:
@@ -152,8 +151,7 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
         run = Run("shrink", config, _summary(original, chosen, verified), tables | verified.tables)
         _ship(original, small, run, out)
     write_run(out, run)
-    if settings.push_to_hub is not None:
-        push_to_hub(out, settings.push_to_hub)
+    push_to_hub(out, settings.push_to_hub)
     return Shrinking(out, run)
 
 
@@ -205,13 +203,17 @@ def make_plan(original: Original) -> Run:
     import pandas as pd
 
     from residuum.models.surgery import layer_count
+    from residuum.shrinking.planning import Sample, spread_places
 
     settings, network = original.settings, original.start
     n_layers = layer_count(network)
     most = n_layers - settings.layers if settings.layers is not None else n_layers - 1
     size = sample_size(len(original.lines.plan), n_layers, most)
     sample = original.sample("plan", size=size)
-    judge = _other_lines(original, sample.n_lines)
+    # The judge reads lines that the first sample does not hold, where there are enough.
+    lines, seen = original.lines.plan, set(spread_places(len(original.lines.plan), sample.n_lines))
+    others = [line for i, line in enumerate(lines) if i not in seen] or lines
+    judge = Sample.of(network, original.start_tokenizer, others, settings.model, size=sample.n_lines)
     vectors = judge.vectors(network)
     depths, by = _depths(original, sample, judge, vectors, most)
     curve = depth_curve(network, depths, judge, vectors)
@@ -257,17 +259,6 @@ def _depths(original: Original, sample: Sample, other: Sample, vectors: Vectors,
     ]
     best = {n: (greedy[n] if a <= b else influence[n]) for n, (a, b) in enumerate(harms, 1)}
     return best, f"{measure} step by step, or influence"
-
-
-def _other_lines(original: Original, size: int) -> Sample:
-    """Lines of the planning part that the first sample does not hold, where there are enough."""
-    from residuum.shrinking.planning import Sample, spread_places
-
-    lines = original.lines.plan
-    places = set(spread_places(len(lines), size))
-    rest = [line for i, line in enumerate(lines) if i not in places]
-    model = original.settings.model
-    return Sample.of(original.start, original.start_tokenizer, rest or lines, model, size=size)
 
 
 def _harm_without(network: Any, kept: list[int], sample: Sample, vectors: Vectors, measure: str) -> float:

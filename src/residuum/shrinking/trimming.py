@@ -75,8 +75,7 @@ def trim(settings: TrimSettings) -> Trimming:
     }
     if run := finished_run(out, "trim", config, fresh=settings.fresh):
         check_written(out)
-        if settings.push_to_hub is not None:
-            push_to_hub(out, settings.push_to_hub)
+        push_to_hub(out, settings.push_to_hub)
         return Trimming(run, out)
     counts = count_pieces(tokenizer, _lines(sources, options))
     vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
@@ -109,8 +108,7 @@ def trim(settings: TrimSettings) -> Trimming:
     sections = {"": trimming.text().partition(" The model is in")[0], "Texts": texts, "Limits": limits}
     write_card(out, f"{Path(model).name}, trimmed", sections, source=model, tags=["vocabulary-trimming"])
     write_run(out, run)
-    if settings.push_to_hub is not None:
-        push_to_hub(out, settings.push_to_hub)
+    push_to_hub(out, settings.push_to_hub)
     return trimming
 
 

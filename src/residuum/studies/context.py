@@ -210,22 +210,16 @@ def block_count(source: str | Path) -> int:
 
 
 def _config(source: str | Path) -> dict[str, Any]:
-    """The config of a model folder or hub name; empty where it cannot be read."""
-    path = Path(source) / "config.json"
+    """The config of a model folder, or of a hub name from the cache or the hub; empty where it cannot be read."""
+    path: str | Path | None = Path(source) / "config.json"
     if not path.exists():
-        path = _hub_config(str(source))
-    values = read_json(path) if path is not None else {}
+        from transformers.utils.hub import cached_file
+
+        try:
+            path = cached_file(str(source), "config.json")
+        except OSError:  # not on the hub, or the hub cannot be reached: loading the model says so
+            path = None
+    values = read_json(Path(path)) if path is not None else {}
     if not isinstance(values, dict):
         raise ModelError(f"{path} holds a {type(values).__name__}; expected settings by name. {_COPY}")
     return values
-
-
-def _hub_config(name: str) -> Path | None:
-    """The config of a hub name, from the cache or downloaded into it."""
-    from transformers.utils.hub import cached_file
-
-    try:
-        path = cached_file(name, "config.json")
-    except OSError:  # not on the hub, or the hub cannot be reached: loading the model says so
-        return None
-    return None if path is None else Path(path)

@@ -86,7 +86,9 @@ def probe_across_languages(step: StudyStep, context: StudyContext) -> Run:
     """Only multilingual models (all, where nothing is declared), and only students beside their own teachers."""
     wanted = context.multilingual
     members = {name: path for name, path in _members(context).items() if wanted.get(name, True)}
-    teachers = {student: own for student, own in _teachers(context).items() if {student, own} <= set(members)}
+    # Teachers are declared, or that of the student that the first step made.
+    teachers = {STUDENT: context.first} if len(context.models) == 1 else context.teachers
+    teachers = {student: own for student, own in teachers.items() if {student, own} <= set(members)}
     return probe_languages(
         [context.load(path, name=name) for name, path in members.items()],
         context.data.treebanks,
@@ -102,11 +104,6 @@ def probe_across_languages(step: StudyStep, context: StudyContext) -> Run:
         fresh=context.fresh,
         max_memory=context.max_memory,
     ).run
-
-
-def _teachers(context: StudyContext) -> Mapping[str, str]:
-    """The distilled models with their teachers: declared, or made by the first step."""
-    return {STUDENT: context.first} if len(context.models) == 1 else context.teachers
 
 
 @claim("§5.1, figure 5.2", "Layers of distilled models are as similar, along depth, as those of the original.", above=0)

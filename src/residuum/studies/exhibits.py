@@ -90,7 +90,9 @@ def wide(
         return frame
     table = frame.pivot_table(index=rows, columns=columns, values=values, sort=False, aggfunc="mean", dropna=False)
     table = table.dropna(how="all").dropna(how="all", axis=1)
-    table.columns = pd.Index([_column_name(name) for name in table.columns])
+    names = [name if isinstance(name, tuple) else (name,) for name in table.columns]
+    texts = [[f"{part:g}" if isinstance(part, float) else str(part) for part in name] for name in names]
+    table.columns = pd.Index([" ".join(text) for text in texts])
     if average:
         table[average] = table.mean(axis=1)
     return table.reset_index()
@@ -103,11 +105,6 @@ def with_average_row(table: pd.DataFrame, name: str = AVERAGE) -> pd.DataFrame:
     numeric = table.select_dtypes("number").columns
     last = {column: table[column].mean() if column in numeric else name for column in table.columns}
     return pd.concat([table, pd.DataFrame([last])], ignore_index=True)
-
-
-def _column_name(name: Any) -> str:
-    parts = name if isinstance(name, tuple) else (name,)
-    return " ".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 
 
 def rows_of(results: Results, kinds: str | Sequence[str], row: Callable[[StudyStep, Run], Any]) -> pd.DataFrame:

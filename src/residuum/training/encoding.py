@@ -17,7 +17,7 @@ from residuum.corpus.tasks import Task, labels_of
 from residuum.errors import CorpusError, DataError, ModelError
 from residuum.maths.probe_scores import classification_scores, regression_scores, span_scores
 from residuum.maths.targets import encode_labels
-from residuum.models.alignment import Aligner, Alignment
+from residuum.models.alignment import Aligner
 
 if TYPE_CHECKING:
     from residuum.training.networks import StateCache
@@ -243,30 +243,21 @@ class ExampleEncoder:
         for sentence, alignment in enumerate(self.aligner.align(texts, spans)):
             n_lost += bool(alignment.lost)
             for window in range(len(alignment.windows)):
-                example = self._tagged_window(sentence, window, alignment, labels[sentence], len(examples))
-                if example is not None:
-                    examples.append(example)
+                part, read = alignment.windows[window], alignment.words_read_in(window)
+                starts = zip(read.word.tolist(), read.first.tolist(), strict=True)
+                places = {word: first for word, first in starts if labels[sentence][word] is not None}
+                if not places:
+                    continue
+                tokens = [IGNORED] * len(part.ids)
+                classes = self.problem.encode([labels[sentence][word] for word in places])
+                for place, number_of_class in zip(places.values(), classes, strict=True):
+                    tokens[place] = IGNORED if number_of_class < 0 else int(number_of_class)
+                words = tuple((sentence, word, place) for word, place in places.items())
+                examples.append(Example(len(examples), (TokenSequence(part.ids, part.types),), tokens, words))
         if not examples:
             raise CorpusError(f"{corpus.name} has no labelled word; expected at least one.")
         unlabelled = sum(label is None for row in labels for label in row)
         return EncodedSplit(corpus.name, examples, labels, n_lost, unlabelled, corpus.fingerprint)
-
-    def _tagged_window(
-        self, sentence: int, window: int, alignment: Alignment, labels: list[Any], number: int
-    ) -> Example | None:
-        part = alignment.windows[window]
-        read = alignment.words_read_in(window)
-        starts = zip(read.word.tolist(), read.first.tolist(), strict=True)
-        first_tokens = {word: first for word, first in starts if labels[word] is not None}
-        if not first_tokens:
-            return None
-        chosen, places = list(first_tokens), list(first_tokens.values())
-        classes = self.problem.encode([labels[word] for word in chosen])
-        tokens = [IGNORED] * len(part.ids)
-        for place, number_of_class in zip(places, classes, strict=True):
-            tokens[place] = IGNORED if number_of_class < 0 else int(number_of_class)
-        words = tuple((sentence, word, place) for word, place in zip(chosen, places, strict=True))
-        return Example(number, (TokenSequence(part.ids, part.types),), tokens, words)
 
 
 def pad_id(tokenizer: Any) -> int:

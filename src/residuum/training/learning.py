@@ -123,7 +123,13 @@ def score_split(
 
     A word without any sub-word is answered with `O`, or with no tag at all if `O` is not a class.
     """
-    read = _read_split(logits, split, collate, device)
+    from accelerate.utils import send_to_device
+
+    with torch.inference_mode():
+        read = [
+            (examples, logits(cast(Batch, send_to_device(collate(examples), device))).float().cpu())
+            for examples in length_sorted(split.examples, READ_TOGETHER)
+        ]
     answers: dict[Any, Any] = {}
     if problem.kind == "tagging":
         for examples, output in read:
@@ -141,16 +147,3 @@ def score_split(
     if problem.kind != "regression":
         ordered = [problem.classes[place] for place in ordered]
     return problem.scores(ordered, split.truth)
-
-
-def _read_split(
-    logits: Logits, split: EncodedSplit, collate: Collator, device: torch.device
-) -> list[tuple[list[Example], Tensor]]:
-    """The logits of all examples of a split, batch by batch."""
-    from accelerate.utils import send_to_device
-
-    with torch.inference_mode():
-        return [
-            (examples, logits(cast(Batch, send_to_device(collate(examples), device))).float().cpu())
-            for examples in length_sorted(split.examples, READ_TOGETHER)
-        ]

@@ -28,7 +28,36 @@ def build_network(settings: NetworkSettings, tokenizer: PreTrainedTokenizerBase,
     """A network with random weights and a language-model head that is tied to the embeddings."""
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-    config = _network_config(settings, tokenizer)
+    special = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
+    is_bert = settings.architecture == "bert"
+    config: PretrainedConfig
+    if settings.architecture == "gpt2":
+        config = GPT2Config(
+            vocab_size=len(tokenizer),
+            n_layer=settings.layers,
+            n_embd=settings.hidden,
+            n_head=settings.heads,
+            n_inner=settings.feed_forward,
+            n_positions=settings.window,
+            resid_pdrop=settings.dropout,
+            embd_pdrop=settings.dropout,
+            attn_pdrop=settings.attention_dropout,
+            **special,
+        )
+    else:
+        sizes: dict[str, Any] = {
+            "vocab_size": len(tokenizer),
+            "num_hidden_layers": settings.layers,
+            "hidden_size": settings.hidden,
+            "num_attention_heads": settings.heads,
+            "intermediate_size": settings.feed_forward,
+            "max_position_embeddings": settings.window + (0 if is_bert else 2),  # XLM-R's begin after the padding id
+            "type_vocab_size": 1,
+            "hidden_dropout_prob": settings.dropout,
+            "attention_probs_dropout_prob": settings.attention_dropout,
+            **special,
+        }
+        config = BertConfig(**sizes) if is_bert else XLMRobertaConfig(**sizes, layer_norm_eps=1e-5)
     head = AutoModelForCausalLM if settings.architecture == "gpt2" else AutoModelForMaskedLM
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -57,37 +86,6 @@ def states_of_layer(network: nn.Module, ids: Tensor, mask: Tensor, layer: int) -
 def vocabulary_head(network: nn.Module) -> Callable[[Tensor], Tensor]:
     """The function from states (… × hidden) to logits over the vocabulary."""
     return getattr(network, "lm_head", None) or getattr(network, "cls")  # noqa: B009 (pyright)
-
-
-def _network_config(settings: NetworkSettings, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
-    special = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    if settings.architecture == "gpt2":
-        return GPT2Config(
-            vocab_size=len(tokenizer),
-            n_layer=settings.layers,
-            n_embd=settings.hidden,
-            n_head=settings.heads,
-            n_inner=settings.feed_forward,
-            n_positions=settings.window,
-            resid_pdrop=settings.dropout,
-            embd_pdrop=settings.dropout,
-            attn_pdrop=settings.attention_dropout,
-            **special,
-        )
-    is_bert = settings.architecture == "bert"
-    sizes: dict[str, Any] = {
-        "vocab_size": len(tokenizer),
-        "num_hidden_layers": settings.layers,
-        "hidden_size": settings.hidden,
-        "num_attention_heads": settings.heads,
-        "intermediate_size": settings.feed_forward,
-        "max_position_embeddings": settings.window + (0 if is_bert else 2),  # XLM-R's begin after the padding id
-        "type_vocab_size": 1,
-        "hidden_dropout_prob": settings.dropout,
-        "attention_probs_dropout_prob": settings.attention_dropout,
-        **special,
-    }
-    return BertConfig(**sizes) if is_bert else XLMRobertaConfig(**sizes, layer_norm_eps=1e-5)
 
 
 @dataclass(frozen=True)
