@@ -138,6 +138,51 @@ def test_a_mistake_is_one_line_and_exit_status_1(arguments, message, run, tiny_f
     assert err.startswith("residuum: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["prune", "nobody/nothing", "--drop", "top:1", "--out", "x"], "nobody/nothing does not exist here"),
+        (["compare", "mistyped", "--out", "x"], "mistyped does not exist here; expected a store"),
+        (["report", "mistyped"], "mistyped does not exist; expected a folder that a command wrote"),
+        (["trim", "{model}", "mistyped.txt", "--out", "x"], "mistyped.txt does not exist; expected a text file"),
+    ],
+)
+def test_a_mistyped_path_is_called_a_missing_path(words, message, run, tiny_folder):
+    status, _, err = run(*(word.format(model=tiny_folder("bert")) for word in words))
+    assert (status, err.count("\n")) == (1, 1)
+    assert err.startswith(f"residuum: {message}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sample", "klingon"], "TASK is 'klingon'; expected one of treebank, ner, nli, copa, translation, polarity, "),
+        (["prune", "m", "--out", "x"], "prune needs --drop or --keep, and with --by the number of layers; or --ffn or"),
+    ],
+)
+def test_a_usage_error_is_in_words_of_the_command_line(words, message, run):
+    status, _, err = run(*words)
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.startswith(f"residuum: {message}")
+
+
+def test_json_is_for_every_kind_of_result(run, tiny_folder, treebank, tmp_path):
+    extracted = json.loads(run("extract", tiny_folder("bert"), treebank, "--out", tmp_path / "acts", "--json")[1])
+    assert (extracted["path"], extracted["rows"], extracted["dropped"]) == (str(tmp_path / "acts"), 4, 0)
+    assert "is whole" in json.loads(run("verify", tmp_path / "acts", "--json")[1])["text"]
+    written = tmp_path / "x.npz"
+    assert json.loads(run("export", tmp_path / "acts", written, "--json")[1]) == {"path": str(written)}
+    lines = run("sample", "text", "--size", 2, "--json")[1].splitlines()
+    assert [type(json.loads(line)) for line in lines] == [str, str]
+
+
+def test_the_first_help_lists_whole_summaries_under_their_questions(run):
+    shown = run("--help")[1]
+    assert "What is the smallest model that does my job?\n" in shown
+    assert "residuum demo" in shown, "what to type first"
+    assert run("evaluate", "--help")[1].count("...") == 1, "in the usage line alone"
+
+
 LONG = "n" * 300
 ODD = "e\udcffn"  # as Python has a name that is not UTF-8
 

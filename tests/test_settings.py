@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -14,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from residuum.cli.generated import CommandEntry, add_command
+from residuum.cli.generated import CommandEntry, add_command, in_options
 from residuum.engine import Engine
 from residuum.errors import SettingError
 from residuum.settings import (
@@ -239,7 +240,19 @@ def test_help_is_grouped_and_shows_defaults_and_an_example(app):
     assert "--rule random|medoid" in out
     assert "residuum cut model --out small" in out
     assert "9223372036854775807" not in out
+    assert "{}" not in out, "a default of no pairs"
 
 
 def test_an_estimate_runs_nothing(app):
     assert run(app, "cut", "m", "--out", "x", "--estimate")[1] == "estimate of m\n"
+
+
+def test_a_result_that_is_text_is_json_too(app):
+    out = run(app, "cut", "m", "--out", "x", "--json")[1]
+    assert json.loads(out) == {"text": cut("m", out="x")}
+    assert json.loads(run(app, "cut", "m", "--out", "x", "--estimate", "--json")[1]) == {"text": "estimate of m"}
+
+
+def test_a_hint_at_the_end_of_a_sentence_keeps_its_full_stop():
+    hint = "cut needs keep= or seed=. Or keep=0.5."
+    assert in_options(hint, CutSettings) == "cut needs --keep or --seed. Or --keep 0.5."

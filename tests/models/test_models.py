@@ -153,7 +153,7 @@ def test_a_missing_folder_is_named():
 
 
 def test_a_hub_name_that_cannot_be_reached_is_named():
-    with pytest.raises(ModelError, match="Cannot load nobody/nothing"):
+    with pytest.raises(ModelError, match="nobody/nothing does not exist here, and cannot be loaded from the hub"):
         load_model("nobody/nothing")
 
 

@@ -174,7 +174,7 @@ def test_mistakes_are_named_before_anything_is_written(folder, tmp_path):
     out = tmp_path / "r.html"
     with pytest.raises(StoreError, match="is not a finished run: it has no result.json"):
         report([folder, tmp_path], out)
-    with pytest.raises(StoreError, match=r"There is no .*mistyped; give the folder that a command wrote"):
+    with pytest.raises(StoreError, match="mistyped does not exist; expected a folder that a command wrote"):
         report([folder, tmp_path / "mistyped"], out)
     with pytest.raises(SettingError, match="no run to report"):
         report([], out)

@@ -21,9 +21,16 @@ from residuum.errors import ResiduumError
 
 __all__ = ["app", "main"]
 
+
+class RootGroup(QuestionGroup):
+    """The command `residuum` itself."""
+
+    first_steps = (("demo", "See it work on a real model, in a few minutes"), *QuestionGroup.first_steps)
+
+
 app = typer.Typer(
     name="residuum",
-    cls=QuestionGroup,
+    cls=RootGroup,
     help="Find what a transformer repeats, and keep only what it needs.",
     no_args_is_help=True,
     add_completion=False,
@@ -32,7 +39,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 evaluate_app = typer.Typer(
-    help="Measure how well models align languages, or predict text.", no_args_is_help=True, rich_markup_mode=None
+    cls=QuestionGroup,
+    help="Measure how well models align languages, or predict text.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(evaluate_app, name="evaluate", rich_help_panel=LANGUAGES)
 for _entry in sorted(COMMANDS, key=lambda entry: QUESTIONS.index(entry.question)):

@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -72,22 +72,31 @@ def _run(entry: CommandEntry, record: type[Settings], values: dict[str, Any]) ->
     quiet_libraries()
     verb = loaded(entry.verb)
     try:
-        if estimate:
-            typer.echo(str(verb.estimate(settings)))
-            return
-        result = verb(settings)
+        result = verb.estimate(settings) if estimate else verb(settings)
         if isinstance(result, Iterator):
             for line in result:
-                print(line, flush=True)
+                print(json.dumps(line, ensure_ascii=False) if as_json else line, flush=True)
             return
     except ResiduumError as error:
         error.args = (in_options(str(error), record), *error.args[1:])
         raise
-    if as_json and hasattr(result, "run"):
-        rows = json.loads(result.frame.to_json(orient="records"))
-        typer.echo(json.dumps({"summary": result.run.summary, "rows": rows}, default=str, ensure_ascii=False))
+    if as_json:
+        typer.echo(json.dumps(_for_machines(result), default=str, ensure_ascii=False))
+    elif estimate:
+        typer.echo(str(result))
     elif result is not None:
         _show(entry, settings, result)
+
+
+def _for_machines(result: Any) -> dict[str, Any]:
+    """What `--json` prints: the summary and rows of a run, the path of a file, the fields of a store or an estimate."""
+    if hasattr(result, "run"):
+        return {"summary": result.run.summary, "rows": json.loads(result.frame.to_json(orient="records"))}
+    if hasattr(result, "audit"):
+        return {"path": result.path, "layers": result.layers, "rows": result.n_rows, **asdict(result.audit)}
+    if is_dataclass(result) and not isinstance(result, type):
+        return asdict(result)
+    return {"path" if isinstance(result, Path) else "text": result}
 
 
 def _show(entry: CommandEntry, settings: Settings, result: Any) -> None:
@@ -129,8 +138,9 @@ def _settings(record: type[Settings], values: Mapping[str, Any]) -> Any:
         return record(**given)
     except InvalidSettingError as error:
         setting = next((s for s in setting_fields(record) if s.name == error.field), None)
-        name = error.field if setting is None or isinstance(setting.option, Argument) else setting.flag
-        usage_error(f"{name} {error.problem}")
+        if setting is not None:
+            usage_error(f"{metavar(setting) if isinstance(setting.option, Argument) else setting.flag} {error.problem}")
+        usage_error(str(error))
     except SettingError as error:
         usage_error(in_options(str(error), record))
 
@@ -160,7 +170,7 @@ def in_options(message: str, record: type[Settings]) -> str:
             return options[match[1]] if value == "True" else options[match[1]].replace("--", "--no-")
         return f"{options[match[1]]} {value}".rstrip()
 
-    message = re.sub(rf"(?<![\w./-])({names})=(\[[^\]]*\]|'[^']*'|[\w.]+|(?=[ ;,)]))", assigned, message)
+    message = re.sub(rf"(?<![\w./-])({names})=(\[[^\]]*\]|'[^']*'|[\w.]*\w|(?=[ ;,.)]))", assigned, message)
     return re.sub(rf"(^|[.;] |, | and |pass |give )({names})(?= (is|are) )", lambda m: m[1] + options[m[2]], message)
 
 
@@ -184,6 +194,8 @@ def quiet_libraries() -> None:
 class QuestionGroup(TyperGroup):
     """Help that lists commands under the question that they answer, with whole summaries."""
 
+    first_steps: tuple[tuple[str, str], ...] = (("COMMAND --help", "Options by group, with defaults and an example"),)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """One section per question."""
         rows: dict[str, list[tuple[str, str]]] = {}
@@ -193,8 +205,15 @@ class QuestionGroup(TyperGroup):
                 question = command.rich_help_panel if isinstance(command.rich_help_panel, str) else "Commands"
                 rows.setdefault(question, []).append((name, (command.help or "").partition("\n")[0]))
         for question, commands in rows.items():
-            with formatter.section(question.rstrip("?")):
+            formatter.write_paragraph()
+            formatter.write(f"{question if len(rows) > 1 else 'Commands:'}\n")
+            with formatter.indentation():
                 formatter.write_dl(commands)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """What to type first."""
+        with formatter.section("Start with"):
+            formatter.write_dl([(f"{ctx.command_path} {words}", text) for words, text in self.first_steps])
 
 
 class _GroupedCommand(TyperCommand):
@@ -286,7 +305,7 @@ def _help(setting: SettingField) -> str:
 def default_text(setting: SettingField) -> str:
     """A field's default as one would type it; empty where there is none."""
     default = setting.default if setting.has_default else None
-    if default is None or isinstance(default, bool | Settings) or default == ():
+    if default is None or isinstance(default, bool | Settings) or default in ((), {}):
         return "on" if default is True else ""
     parts = default if isinstance(default, Sequence) and not isinstance(default, str) else (default,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)

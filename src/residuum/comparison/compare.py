@@ -202,6 +202,8 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
             store = source if isinstance(source, ActivationStore) else ActivationStore.open(source)
             yield store.renamed(name) if name else store
         elif corpus is None:
+            if isinstance(source, str | Path) and not Path(source).exists():
+                raise SettingError(f"{source} does not exist here; expected a store, or a hub name with --corpus.")
             raise SettingError(f"{source} is a model, not an activation store; pass --corpus.")
         else:
             from residuum.activations.live import LiveActivations

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from residuum.corpus.corpus import Column, Corpus, Options, WrittenText
-from residuum.corpus.reading import files_of_split, read_corpus
+from residuum.corpus.reading import files_of_split, may_be_on_hub, read_corpus
 from residuum.corpus.records import Fault, Row, row_text
 from residuum.corpus.tables import TABLES, line_row, parquet_rows
-from residuum.corpus.text_files import first_lines, is_hub_name, placed_lines, shortened, spaced_spans
+from residuum.corpus.text_files import first_lines, placed_lines, shortened, spaced_spans
 from residuum.errors import CorpusError, SettingError
 from residuum.storage.files import checksum
 
@@ -101,7 +101,7 @@ def text_corpus(source: str | Path, options: TextOptions = WHOLE, limit: int | N
 
     Treebanks and column files are read by `read_corpus`.
     """
-    is_hub = not Path(source).exists() and is_hub_name(str(source))
+    is_hub = not Path(source).exists() and may_be_on_hub(str(source))
     if not is_hub and options.revision is None and not _is_table(source, options):
         return read_corpus(source, format=options.format, split=options.split, spacing="text", limit=limit)
     records = enumerate((record for record, _ in _records(str(source), options)), 1)
@@ -129,7 +129,7 @@ def text_fingerprint(source: str | Path, options: TextOptions = WHOLE) -> str | 
 
 def check_text(source: str | Path, options: TextOptions = WHOLE) -> None:
     """Say at once if a text cannot be read or has no line; a hub dataset is asked only when it is read."""
-    if not Path(source).exists() and is_hub_name(str(source)):
+    if not Path(source).exists() and may_be_on_hub(str(source)):
         return
     if next(text_lines(source, options), None) is None:
         raise CorpusError(f"{source} holds no line of text; expected at least one.")
@@ -167,7 +167,7 @@ def _records(source: str, options: TextOptions, start: int = 0, at: Any = None) 
     """The records from a place on; after each one, a function gives the file and place of the next."""
     path = Path(source)
     if not path.exists():
-        if not is_hub_name(source):
+        if not may_be_on_hub(source):
             raise CorpusError(
                 f"{source} does not exist; expected a text file, a folder of them or a hub dataset's name."
             )

@@ -605,6 +605,8 @@ def clear_loading_errors(name: str) -> Iterator[None]:
             raise ModelError(
                 f"{name} holds no model.safetensors (found: {', '.join(found) or 'nothing'}).{hint}"
             ) from error
+        if isinstance(error, OSError) and not path.exists():
+            raise ModelError(f"{name} does not exist here, and cannot be loaded from the hub: {reason}") from error
         raise ModelError(f"Cannot load {name}: {reason}") from error
 
 

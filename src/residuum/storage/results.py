@@ -205,7 +205,7 @@ def read_run(folder: str | Path) -> Run:
     """Read a run's folder back."""
     folder = Path(folder)
     if not folder.exists():
-        raise StoreError(f"There is no {folder}; give the folder that a command wrote.")
+        raise StoreError(f"{folder} does not exist; expected a folder that a command wrote.")
     if not (folder / "result.json").exists():
         raise StoreError(f"{folder} is not a finished run: it has no result.json. Run its command (again) first.")
     record = _read_record(folder / "result.json")
