@@ -163,6 +163,24 @@ def test_held_out_lines_are_not_trained_on(tmp_path):
         held_out_lines(str(tmp_path / "t.txt"), TextSettings(held_out=3))
 
 
+def test_lines_held_out_by_hash_stay_held_out_wherever_they_stand(encoder, tmp_path):
+    lines = [f"line {n} ." for n in range(400)]
+    settings = TextSettings(batch_size=1, held_out=30, held_out_share=0.2)
+    parts = []
+    for name, rows in (("a.txt", lines), ("b.txt", [*lines[::-1], *lines])):  # another order, every line twice
+        (tmp_path / name).write_text("\n".join(rows))
+        source = str(tmp_path / name)
+        stream = LanguageBatches({"en": source}, {"en": encoder()}, settings).streams["en"].stream
+        parts.append((set(held_out_lines(source, settings)), {line.text for line in stream(0)}))
+    (measured, learnt), (measured_again, learnt_again) = parts
+    assert learnt == learnt_again
+    assert len(measured) == 30
+    assert not (measured | measured_again) & learnt
+    assert 0.14 < 1 - len(learnt) / len(lines) < 0.26  # four standard errors of a share of 0.2
+    with pytest.raises(CorpusError, match=r"no line in the share text.held_out_share=1e-09"):
+        held_out_lines(source, TextSettings(held_out=2, held_out_share=1e-9))
+
+
 def test_texts_that_cannot_be_used_are_named(tmp_path):
     with pytest.raises(CorpusError, match="does not exist"):
         check_text(tmp_path / "no" / "such.txt")

@@ -172,7 +172,11 @@ class TextSettings(Settings):
     shuffle_buffer: Annotated[int, Option("Lines in the shuffle buffer", at_least=1)] = 10_000
     masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
     new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
-    held_out: Annotated[int, Option("Held-out lines from the start of each text, for perplexity", at_least=0)] = 200
+    held_out: Annotated[int, Option("Held-out lines of each text, for perplexity: the first ones", at_least=0)] = 200
+    held_out_share: Annotated[
+        float | None,
+        Option("Hold out this share of the lines by their hash instead, wherever they stand", above=0, below=1),
+    ] = None
     deduplicate: Annotated[
         bool, Option("Train on each distinct line once per pass, and on none that equals a held-out line")
     ] = False

@@ -186,7 +186,11 @@ class _Stream:
     seed: int
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
-        lines = islice(text_lines(self.source, TextOptions(**self.settings.reading)), self.settings.held_out, None)
+        lines = text_lines(self.source, TextOptions(**self.settings.reading))
+        if (share := self.settings.held_out_share) is None:
+            lines = islice(lines, self.settings.held_out, None)
+        else:
+            lines = ((number, text) for number, text in lines if not is_held_out(text, share))
         if self.settings.deduplicate:
             lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
@@ -202,10 +206,22 @@ def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> It
             yield number, text
 
 
+def is_held_out(text: str, share: float) -> bool:
+    """Whether a line is among the share that is held out, by its hash: equal lines always stand on one side."""
+    return xxhash.xxh3_64_intdigest(text.encode()) < share * 2**64
+
+
 def held_out_lines(source: str, settings: TextSettings) -> list[str]:
-    """The first lines of a text, which are not trained on."""
-    numbered = text_lines(source, TextOptions(**settings.reading))
-    lines = [text for _, text in islice(numbered, settings.held_out + 1)]
+    """The lines of a text that are measured on and not trained on: the first ones, or the first of a share by hash."""
+    texts = (text for _, text in text_lines(source, TextOptions(**settings.reading)))
+    if (share := settings.held_out_share) is not None:
+        found = list(islice((text for text in texts if is_held_out(text, share)), settings.held_out))
+        if settings.held_out and not found:
+            raise CorpusError(
+                f"{source} has no line in the share text.held_out_share={share:g}. Raise it, or set text.held_out to 0."
+            )
+        return found
+    lines = list(islice(texts, settings.held_out + 1))
     if len(lines) <= settings.held_out:
         raise CorpusError(
             f"{source} has {len(lines)} lines, and text.held_out is {settings.held_out}: none is left to train on. "
