@@ -76,7 +76,8 @@ def test_the_frame_is_tidy_and_complete(whole):
     assert set(covered["measure"]) == {m for m in frame["measure"] if MEASURES[m].words_per_neuron < 40}
     assert (covered["low"] <= covered["value"] + 1e-9).all()
     assert (covered["high"] >= covered["value"] - 1e-9).all()
-    known = frame[frame["measure"] != "ridge"]
+    known = frame[~frame["measure"].isin(["ridge", "imd"])]
+    assert frame.loc[~frame.index.isin(known.index), "p"].isna().all()
     assert known["p"].isin([1 / 3, 2 / 3, 1]).all()
     assert (known["null_sd"] >= 0).all()
 
@@ -249,7 +250,7 @@ def test_a_stopped_run_goes_on_with_the_groups_it_has(stores, tmp_path, monkeypa
 
 
 def test_what_cannot_be_compared_is_said(stores, tiny_folder, tmp_path):
-    with pytest.raises(SettingError, match="Measure magic is not known; choose from paper, attention, standard, all"):
+    with pytest.raises(SettingError, match="magic is not known; choose from paper, attention, standard, outputs, all"):
         compare(stores, measures="magic")
     with pytest.raises(SettingError, match="is a model, not an activation store; pass --corpus"):
         compare([tiny_folder("bert")])
@@ -290,6 +291,8 @@ def test_differences_of_cells_have_narrower_intervals_than_the_cells(whole):
     assert float(found.low) < float(found.value) < float(found.high)
     nothing = whole.difference("cka", first, ("bert", 2, "bert", 1))
     assert float(nothing.low) == pytest.approx(0, abs=1e-12)
+    with pytest.raises(SettingError, match="two directions of a pair of layers have no interval .* by attention_js"):
+        whole.difference("attention_js", first, ("bert", 2, "bert", 1))
     with pytest.raises(SettingError, match="no intervals of svcca"):
         whole.difference("svcca", first, second)
 
@@ -374,6 +377,26 @@ def test_checkpoints_of_a_training_are_a_series(tiny_folder, tmp_path):
     result = compare([tmp_path / "run"], CORPUS, measures="cka", intervals=False, progress=False)
     names = list(dict.fromkeys(result.layers["model"]))
     assert names == ["run checkpoint-3", "run checkpoint-20", "run checkpoint-100"]
+
+
+def test_two_texts_are_set_beside_each_other(tiny_folder, tmp_path):
+    model, settings = load_model(tiny_folder("bert")), {"measures": "cka,svcca", "groups": 5, "progress": False}
+    other = compare([model], Corpus(name="second", sentences=SENTENCES[30:]), out=tmp_path / "second", **settings)
+    result = compare([model], CORPUS, beside=tmp_path / "second", out=tmp_path / "first", **settings)
+    rows = result.beside.set_index(["measure", "layer_a", "layer_b"])
+    row = rows.loc[("cka", 1, 3)]
+    cells = [("bert", 1), ("bert", 3)]
+    assert row["value"] == result.matrix().loc[*cells]
+    assert row["difference"] == pytest.approx(result.matrix().loc[*cells] - other.matrix().loc[*cells])
+    assert row["low"] < row["difference"] < row["high"]
+    assert rows.loc["svcca"]["low"].isna().all()
+    assert result.run.summary["beside"] == "second"
+    again = compare([model], CORPUS, beside=other, out=tmp_path / "first", **settings)
+    pd.testing.assert_frame_equal(again.beside, result.beside)
+    with pytest.raises(SettingError, match="was not set beside another"):
+        other.beside  # noqa: B018
+    with pytest.raises(SettingError, match="no measure of a pair of layers in common"):
+        compare([replace(model, name="else")], CORPUS, beside=other, **settings)
 
 
 def test_models_in_half_precision_are_compared(tiny_folder):

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from report_runs import comparison_run
 
+from residuum.comparison.tables import beside_table
 from residuum.reporting.report import section
 
 
@@ -97,6 +98,26 @@ def test_scope_certainty_and_what_was_left_out():
     assert texts(comparison_run({"a": 2}, summary={"uniform rows": 1200}))["Also counted"] == "uniform rows: 1,200"
     assert "Left out" not in texts(comparison_run({"a": 2}))
     assert texts(comparison_run({"a": 2}, intervals=False))["Certainty"] == "No intervals were computed."
+
+
+def test_two_texts_are_set_beside_each_other():
+    run, other = comparison_run({"a": 3}, ["cka"]), comparison_run({"a": 3}, ["cka"])
+    set_value(other, "cka", ("a", 0), ("a", 2), 0.5)
+    run.tables["beside"] = beside_table(run.tables["similarity"], other.tables["similarity"])
+    run.summary["beside"] = "pud"
+    page = section(run)
+    said = texts(run)["Another text"]
+    own, rest = run.tables["similarity"]["value"], other.tables["similarity"]["value"]
+    apart = own != 1
+    assert f"correlates {np.corrcoef(own[apart], rest[apart])[0, 1]:.3f} with that of pud" in said
+    assert f"mean absolute difference is {np.abs(own - rest)[apart].mean():.3f}" in said
+    assert "between layer 0 of a and layer 2 of a: 0.260 (95 % CI 0.24" in said
+    assert said.endswith("17% leave out 0.")
+    panel = next(panel for panel in page.panels if panel.title.startswith("Does another text"))
+    figure = panel.views[0].figure
+    assert np.nanmax(figure.data[0].z) == pytest.approx(0.26)
+    assert figure.layout.coloraxis.cmin == -figure.layout.coloraxis.cmax
+    assert "minus that over pud" in figure.layout.title.text
 
 
 @pytest.mark.parametrize("models", [{"a": 1}, {"a": 1, "b": 1}])

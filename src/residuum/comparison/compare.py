@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from residuum.comparison.estimates import (
 )
 from residuum.comparison.passes import Activations, cut_into_groups, rows_of_sentences, without_outliers
 from residuum.comparison.settings import PAPER, CompareSettings
-from residuum.comparison.tables import curve_table, layer_table, model_table, similarity_table
+from residuum.comparison.tables import beside_table, curve_table, layer_table, model_table, similarity_table
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, CostStep, within
 from residuum.engine import Engine, as_engine, worker_count
@@ -34,11 +35,12 @@ from residuum.maths.statistics import Interval, jackknife
 from residuum.settings import command, named_source
 from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import is_address
-from residuum.storage.results import Result, Run, finished_run, scratch, write_run
+from residuum.storage.results import Result, Run, finished_run, read_run, scratch, write_run
 
 if TYPE_CHECKING:  # torch is loaded only where models are read
     import pandas as pd
 
+    from residuum.comparison.outputs import Outputs
 
 OUTLIER_SHARE = 0.5
 """Share of a layer's variance from which a neuron is an outlier that decides a similarity alone."""
@@ -46,7 +48,8 @@ FEW_WORDS = 10
 """Words per neuron below which most measures are high by chance."""
 ATTENTION = tuple(name for name, measure in MEASURES.items() if "attention" in measure.source)
 STANDARD = (*PAPER, "cka_debiased", "procrustes", "ridge", "cka_rbf", "rsa", "knn", *ATTENTION)
-SETS = {"paper": PAPER, "attention": ATTENTION, "standard": STANDARD}
+OUTPUTS = tuple(name for name, measure in MEASURES.items() if measure.source == "outputs")
+SETS = {"paper": PAPER, "attention": ATTENTION, "standard": STANDARD, "outputs": OUTPUTS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +78,20 @@ class Comparison(Result):
         """Model × model: the mean over layers of the best similarity to a layer of the other, and of all."""
         return self.run.tables["models"]
 
+    @property
+    def beside(self) -> pd.DataFrame:
+        """This text minus the other for each measure and pair of layers: value, beside, difference, low, high."""
+        if "beside" not in self.run.tables:
+            raise SettingError("This comparison was not set beside another; pass `beside`, one over another text.")
+        return self.run.tables["beside"]
+
+    @property
+    def outputs(self) -> pd.DataFrame:
+        """How alike models with heads over the same classes predict: measure, model_a, model_b, value, low, high."""
+        if "outputs" not in self.run.tables:
+            raise SettingError("This comparison has no measures of outputs; pass measures such as cka,outputs.")
+        return self.run.tables["outputs"]
+
     def difference(self, measure: str, first: Sequence[Any], second: Sequence[Any]) -> Interval:
         """One cell minus another with its 95 % interval; a cell is (model_a, layer_a, model_b, layer_b).
 
@@ -84,6 +101,11 @@ class Comparison(Result):
         left_out = self.run.tensors.get(f"left_out.{measure}")
         if rows.empty or left_out is None:
             raise SettingError(f"This comparison has no intervals of {measure}, so none of differences either.")
+        if MEASURES[measure].source == "attention" and list(first) == [*second[2:], *second[:2]]:
+            raise SettingError(
+                f"The two directions of a pair of layers have no interval of their difference by {measure}: where the "
+                "best heads are mutual it is exactly 0."
+            )
         value, low = np.asarray(rows["value"]), np.asarray(rows["low"])
         places = []
         for cell in (first, second):
@@ -123,13 +145,17 @@ def compare(settings: CompareSettings) -> Comparison:
     `sources` are activation stores (or their folders), or models (or their names), which then read `corpus`
     themselves without storing anything; a folder of checkpoints is one model each. Intervals are 95 % jackknife
     intervals over `groups` groups of sentences, for the measures where they cover; `null` adds the distribution under
-    permuted words. `max_memory` (bytes) trades memory for passes over the words.
+    permuted words. `max_memory` (bytes) trades memory for passes over the words. `beside`, a comparison of the same
+    layers over another text, adds the table `beside` of what differs between the texts.
     """
     activations, measures, left_out = _comparable(settings)
+    other, outputs = _other_text(settings.beside), _outputs(settings)
     config = {
         "sources": [f"{source.name} {source.fingerprint}" for source in activations],
         **settings.identity(),
         "measures": measures,
+        **({"beside": other.config["sources"]} if other else {}),
+        **({"outputs": [f"{one.logits.name} {one.logits.fingerprint}" for one in outputs]} if outputs else {}),
     }
     if settings.out is not None and (run := finished_run(settings.out, "compare", config, fresh=settings.fresh)):
         return Comparison(run)
@@ -137,9 +163,35 @@ def compare(settings: CompareSettings) -> Comparison:
         plan = _plan(settings, activations, measures, engine, folder.absolute())  # workers may be at home elsewhere
         check_memory(plan)
         run = _measure(plan, config, left_out, settings.progress)
+        if outputs:
+            from residuum.comparison.outputs import output_table
+
+            asked = [measure for measure in chosen_measures(settings.measures) if measure in OUTPUTS]
+            run.tables["outputs"] = output_table(outputs, plan.groups, asked, intervals=settings.intervals)
+            lost = [source.name for source in activations if source.name not in {one.logits.name for one in outputs}]
+            if lost:
+                said = f"outputs of {', '.join(lost)} (no head over the classes of another)"
+                run.summary["left out"] = "; ".join(filter(None, (run.summary.get("left out"), said)))
+    if other:
+        run.tables["beside"] = beside_table(run.tables["similarity"], other.tables["similarity"])
+        run.summary["beside"] = _text_names(other)
     if settings.out is not None:
         write_run(settings.out, run)
     return Comparison(run)
+
+
+def _other_text(beside: Any) -> Run | None:
+    """The comparison that this one is set beside."""
+    if beside is None or isinstance(beside, Comparison):
+        return beside and beside.run
+    run = read_run(beside)
+    if run.command != "compare":
+        raise SettingError(f"{beside} is a run of `{run.command}`; expected one of `compare`.")
+    return run
+
+
+def _text_names(run: Run) -> str:
+    return ", ".join(dict.fromkeys(run.tables["audit"]["text"]))
 
 
 def _estimate(settings: CompareSettings) -> Cost:
@@ -152,7 +204,9 @@ def _comparable(settings: CompareSettings) -> tuple[list[Activations], list[str]
     """The activations over the same words, the measures that they allow, and what is left out."""
     if not settings.sources:
         raise SettingError("Nothing to compare; give at least one activation store or model.")
-    asked = chosen_measures(settings.measures)
+    asked = [measure for measure in chosen_measures(settings.measures) if measure not in OUTPUTS]
+    if not asked:
+        raise SettingError("Measures of outputs stand beside those of layers; pass measures such as cka,outputs.")
     attention = bool(set(asked) & set(ATTENTION))
     activations = list(_activations(settings, attention))
     check_same_words(activations)
@@ -188,15 +242,13 @@ def _dropped(ids: Sequence[str], name: str, names: Sequence[str]) -> dict[int, l
 
 def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activations]:
     """Stores as they are; models, and their random twins, over the corpus."""
-    corpus = settings.corpus
-    if corpus is not None and not isinstance(corpus, Corpus):
-        corpus = read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
-    sources = [one for source in settings.sources for one in _series(*named_source(source))]
+    corpus, sources = _corpus(settings), _named_sources(settings)
     if corpus is not None and settings.max_memory is not None:
         from residuum.models.loading import check_weights
 
         models = [source for _, source in sources if isinstance(source, str | Path) and not _is_store(source)]
-        check_weights(models * (1 + settings.random_twins), settings.max_memory, settings.precision)
+        times = 1 + settings.random_twins + bool(set(chosen_measures(settings.measures)) & set(OUTPUTS))
+        check_weights(models * times, settings.max_memory, settings.precision)
     for name, source in sources:
         if isinstance(source, ActivationStore) or _is_store(source):
             store = source if isinstance(source, ActivationStore) else ActivationStore.open(source)
@@ -216,6 +268,39 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
                     model = replace(model, name=f"{name} (random)" if twin else name)
                 given = attention and model.gives_attention
                 yield LiveActivations.of(model, corpus, attention=given, max_loss=settings.max_loss)
+
+
+def _corpus(settings: CompareSettings) -> Corpus | None:
+    corpus = settings.corpus
+    if corpus is None or isinstance(corpus, Corpus):
+        return corpus
+    return read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
+
+
+def _named_sources(settings: CompareSettings) -> list[tuple[str | None, Any]]:
+    return [one for source in settings.sources for one in _series(*named_source(source))]
+
+
+def _outputs(settings: CompareSettings) -> list[Outputs]:
+    """The outputs of the models that have heads over classes that another model has, too."""
+    if not set(chosen_measures(settings.measures)) & set(OUTPUTS):
+        return []
+    from residuum.comparison.outputs import model_outputs
+
+    corpus, found = _corpus(settings), []
+    for name, place in _named_sources(settings):
+        if corpus is not None and isinstance(place, str | Path) and not _is_store(place):
+            loading = {"device": settings.device, "precision": settings.precision, "max_loss": settings.max_loss}
+            found.append(model_outputs(place, corpus, name=name, **loading))
+    headed = [one for one in found if one is not None]
+    classes = Counter(one.classes for one in headed)
+    alike = [one for one in headed if classes[one.classes] > 1]
+    if not alike:
+        raise SettingError(
+            f"Measures of outputs compare folders or names of models with heads over the same classes; of "
+            f"{len(settings.sources)} sources {len(headed)} have a head, and no two the same classes or vocabulary."
+        )
+    return alike
 
 
 def _series(name: str | None, source: Any) -> list[tuple[str | None, Any]]:
@@ -312,12 +397,12 @@ def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progre
 def chosen_measures(measures: str | Sequence[str]) -> list[str]:
     """The names of the measures that are asked for, sets such as `paper` spelled out."""
     names = measures.split(",") if isinstance(measures, str) else list(measures)
-    known = [name for name, measure in MEASURES.items() if measure.source != "outputs"]
-    chosen = [name.strip() for one in names for name in {**SETS, "all": known}.get(one.strip(), (one,))]
-    unknown = [name for name in chosen if name not in known]
+    layers = [name for name in MEASURES if name not in OUTPUTS]
+    chosen = [name.strip() for one in names for name in {**SETS, "all": layers}.get(one.strip(), (one,))]
+    unknown = [name for name in chosen if name not in MEASURES]
     if unknown or not chosen:
         raise SettingError(
-            f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, 'all', *known))}."
+            f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, 'all', *MEASURES))}."
         )
     return list(dict.fromkeys(chosen))
 

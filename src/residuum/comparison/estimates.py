@@ -196,13 +196,14 @@ def array_estimates(plan: ComparisonPlan, sample: list[np.ndarray], sizes: list[
     group, n = np.repeat(np.arange(len(sizes)), sizes), len(sample)
     orders = [np.random.default_rng([plan.seed, k]).permutation(len(group)) for k in range(plan.permutations)]
     for measure in plan.of("arrays"):
-        options = plan.options_for([measure])
-        if "sample" in MEASURES[measure].options:
+        options, known = plan.options_for([measure]), MEASURES[measure]
+        if "sample" in known.options:
             options["sample"] = plan.sample
         compute = partial(array_similarity_matrix, measure=measure, **options)
-        covered = plan.intervals and np.isfinite(MEASURES[measure].words_per_neuron)
+        covered = plan.intervals and np.isfinite(known.words_per_neuron)
         left_out = [compute([layer[group != g] for layer in sample]) for g in range(len(sizes) if covered else 0)]
-        nulls = [compute([*sample, *(layer[order] for layer in sample)])[:n, n:] for order in orders]
+        permuted = [] if "word order" in known.unchanged_by else orders  # they would change nothing
+        nulls = [compute([*sample, *(layer[order] for layer in sample)])[:n, n:] for order in permuted]
         estimates[measure] = LayerEstimate(
             compute(sample), _stack(left_out, (n, n)), _stack(nulls, (n, n)) if nulls else None
         )

@@ -39,7 +39,12 @@ class CompareSettings(Execution, TableReading):
     corpus: Annotated[Any, Option("Text that models read; stores have their own", "data", identity=False)] = None
     _: KW_ONLY
     out: Out = None
-    measures: Annotated[Sequence[str], Option("paper, attention, all, or names separated by commas")] = PAPER
+    measures: Annotated[
+        Sequence[str], Option("paper, attention, standard, outputs, all, or names separated by commas")
+    ] = PAPER
+    beside: Annotated[
+        Any, Option("Folder of a comparison of the same layers over another text, to compare with", identity=False)
+    ] = None
     random_twins: Annotated[
         bool, Option("Add the random twin of every model: same architecture, random weights", "model", identity=False)
     ] = False

@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from residuum.comparison.estimates import ComparisonPlan, LayerEstimate, LayerVariance
+from residuum.errors import SettingError
 from residuum.maths.profiles import adjacent_profile, layer_average, localization
 from residuum.maths.similarity import MEASURES
 from residuum.maths.statistics import jackknife
@@ -115,6 +116,25 @@ def model_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) -> pd
             best = float(np.nanmax(known, axis=1).mean()) if known.size else np.nan
             rows.append((measure, a, b, best, float(np.nanmean(block)) if known.size else np.nan))
     return pd.DataFrame(rows, columns=pd.Index(["measure", "model_a", "model_b", "best_layers", "all_layers"]))
+
+
+def beside_table(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """The values of the same layers over two texts, and the first minus the second with its interval.
+
+    The texts share no sentences, so the errors on either side add up in squares (Zou and Donner 2008).
+    """
+    cells = ["measure", "model_a", "layer_a", "model_b", "layer_b"]
+    both = own.merge(other, on=cells, suffixes=("", "_beside"))
+    if both.empty:
+        raise SettingError(
+            "The two comparisons have no measure of a pair of layers in common; name models alike with NAME=MODEL."
+        )
+    a, b = ({name: both[name + end].to_numpy(float) for name in ("value", "low", "high")} for end in ("", "_beside"))
+    difference = a["value"] - b["value"]
+    low = difference - np.hypot(a["value"] - a["low"], b["high"] - b["value"])
+    high = difference + np.hypot(a["high"] - a["value"], b["value"] - b["low"])
+    found = {"value": a["value"], "beside": b["value"], "difference": difference, "low": low, "high": high}
+    return both[cells].assign(**found)
 
 
 def null_summary(

@@ -49,7 +49,9 @@ COMPARE_TABLES = {
     "models": TableSpec(
         "Model × model: the mean over layers of the highest similarity to a layer of the other model, and of all.",
     ),
+    "outputs": TableSpec("How alike two models with heads over the same classes predict."),
     "similarity": TableSpec("Every pair of layers by every measure.", PAIR_COLUMNS),
+    "beside": TableSpec("The same pairs over this text (value) and another (beside), and their difference."),
     "curves": TableSpec("Every curve, one value per layer.", CURVE_COLUMNS),
 }
 SAMPLED_MEASURES = (
@@ -66,6 +68,7 @@ REPORTED = (
     "outlier neurons",
     "few words",
     "words sampled",
+    "beside",
     *SAID,
 )  # in other sentences
 LAYERS_WITH_NUMBERS = 16  # layers in a map up to which the numbers are written in the cells
@@ -106,9 +109,35 @@ def comparison_section(run: Run) -> Section:
                 first=main,
                 shape="square",
             ),
+            *_beside_panels(run, main),
             *_model_panels(run, main),
+            *_output_panels(run),
             *_curve_panels(run),
         ],
+    )
+
+
+def _beside_panels(run: Run, main: str) -> Iterator[Panel]:
+    """Where the similarities differ between two texts."""
+    if "beside" not in run.tables:
+        return
+    other = run.summary["beside"]
+
+    def draw(rows: pd.DataFrame) -> go.Figure:
+        measure = str(rows["measure"].iloc[0])
+        figure = heatmap(rows.assign(value=rows["difference"], null=np.nan), measure)
+        reach = max(float(np.abs(rows["difference"].to_numpy(float)).max()), 0.01)
+        title = plain(f"{measure_term(measure).title}, minus that over {shortened(other, 40)}")
+        return figure.update_layout(
+            coloraxis={"colorscale": "RdBu_r", "cmin": -reach, "cmax": reach}, title={"text": title}
+        )
+
+    yield Panel(
+        "Does another text give the same similarities?",
+        f"The similarity of two layers over this text minus that over {other}. White: equal.",
+        measure_views(run.tables["beside"], "beside", draw),
+        first=main,
+        shape="square",
     )
 
 
@@ -149,6 +178,14 @@ def _model_panels(run: Run, main: str) -> Iterator[Panel]:
         yield Panel("How do the maps of two models differ?", note, tuple(views), choice="Models", shape="square")
 
 
+def _output_panels(run: Run) -> Iterator[Panel]:
+    """What models predict, for those that have heads over the same classes."""
+    if "outputs" in run.tables:
+        note = "The mean over words (over sentences where a head classifies them), for models with the same classes."
+        views = measure_views(run.tables["outputs"], "outputs", lambda rows: model_map(rows, "value"))
+        yield Panel("Do the models predict the same?", note, views, shape="square")
+
+
 def _curve_panels(run: Run) -> Iterator[Panel]:
     """Curves over layers; over relative depth where models differ in the number of layers."""
     curves = run.tables["curves"]
@@ -167,9 +204,10 @@ def depth_chart(series: list[Series], y: str) -> go.Figure:
     return line_chart(series, x="relative depth (0 embeddings, 1 last layer)", y=y)
 
 
-def model_map(rows: pd.DataFrame) -> go.Figure:
+def model_map(rows: pd.DataFrame, column: str = "best_layers") -> go.Figure:
     """One measure between whole models."""
-    square = rows.pivot_table(index="model_a", columns="model_b", values="best_layers", sort=False)
+    square = rows.pivot_table(index="model_a", columns="model_b", values=column, sort=False)
+    square = square.reindex(columns=square.index)
     return _square_map(square, "Viridis", measure_term(str(rows["measure"].iloc[0])).title)
 
 
@@ -259,6 +297,12 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     if pairs:
         topic = "Most alike across models" if across else "Most alike"
         yield Finding(topic, _pair_text(max(pairs, key=lambda row: row["value"]), name))
+    if rows := records(run.tables["outputs"], measure="output_agreement") if "outputs" in run.tables else []:
+        top = max(rows, key=lambda row: row["value"])
+        text = f"{top['model_a']} and {top['model_b']} predict the same most often, at a rate of {_estimate(top)}."
+        yield Finding("Outputs", text)
+    if "beside" in run.tables:
+        yield Finding("Another text", _beside_text(run, main))
     if not layers["constant"].isna().to_numpy().any():
         yield Finding("Constant neurons", _constant_text(records(layers)))
     over = f" over {count(run.summary['words'], 'word')}" if run.summary.get("words") is not None else ""
@@ -280,6 +324,26 @@ def _pair_text(pair: Row, name: str) -> str:
         layers = f"Layer {pair['layer_a']} of {pair['model_a']} and layer {pair['layer_b']} of {pair['model_b']}"
     chance = "" if np.isnan(pair["null"]) else f" With permuted words the value would be {pair['null']:.3f}."
     return f"{layers} have the highest {name}: {_estimate(pair)}.{chance}"
+
+
+def _beside_text(run: Run, main: str) -> str:
+    """How well two texts agree over pairs of different layers."""
+    pairs = records(run.tables["beside"], measure=main)
+    pairs = [pair for pair in pairs if (pair["model_a"], pair["layer_a"]) != (pair["model_b"], pair["layer_b"])]
+    if len(pairs) < 2:
+        return f"There are too few pairs of layers to compare with {run.summary['beside']}."
+    agreement = np.corrcoef([pair["value"] for pair in pairs], [pair["beside"] for pair in pairs])[0, 1]
+    top = max(pairs, key=lambda pair: abs(pair["difference"]))
+    text = (
+        f"Over pairs of different layers the {measure_term(main).title} of this text correlates {agreement:.3f} with "
+        f"that of {run.summary['beside']}; the mean absolute difference is "
+        f"{np.mean([abs(pair['difference']) for pair in pairs]):.3f}. It is largest between layer {top['layer_a']} of "
+        f"{top['model_a']} and layer {top['layer_b']} of {top['model_b']}: "
+        f"{with_interval(top['difference'], top['low'], top['high'])}."
+    )
+    known = [pair for pair in pairs if not np.isnan(pair["low"])]
+    apart = np.mean([pair["low"] > 0 or pair["high"] < 0 for pair in known]) if known else 0.0
+    return f"{text} Of the intervals of differences {apart:.0%} leave out 0." if known else text
 
 
 def _repetition_text(averages: list[Row], name: str) -> str:

@@ -125,6 +125,10 @@ _MEASURES = {
     "knn": Term(
         "Nearest neighbours", "Share of a word's nearest words that are the same in both layers. On a sample of words."
     ),
+    "output_js": Term(
+        "Outputs: Jensen–Shannon", "One minus the mean Jensen–Shannon divergence of what both predict, from 0 to 1."
+    ),
+    "output_agreement": Term("Outputs: agreement", "How often both find the same class or token most probable."),
     "attention_norm": Term(
         "Heads: matrix norm",
         "Each head is paired with the most similar head of the other layer, by the norm of the difference of their "
