@@ -8,6 +8,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import ShardedFeatures
+from residuum.maths.metrics import Truth
 from residuum.maths.probing import ConvergedRecipe, HeldOut, PaperRecipe, Probe, battery_bytes, fit, train_probes
 from residuum.maths.targets import Target, class_target, number_target
 
@@ -128,6 +129,19 @@ def test_lambda_is_chosen_on_held_out_examples_and_ties_take_the_larger():
     )
     easy = HeldOut(x[:50] * 0, {"t": np.zeros(50, int)})  # every λ2 gives the same answers
     assert solved(x, target, ConvergedRecipe(), easy).penalty[1] == ConvergedRecipe().path[0]
+
+
+def test_a_constant_answer_with_the_fewest_errors_is_not_chosen_by_matthews_correlation():
+    noise = np.random.default_rng(0)
+    values = (noise.random(1500) < 0.3).astype(int)
+    x = (0.2 * values[:, None] + noise.normal(size=(1500, 6))).astype(np.float32)
+    truth = Truth("matthews", values[500:], np.arange(1000), ("a", "b"))
+    learnt = Target(values[:500], ("a", "b"))
+    by_errors = HeldOut(x[500:], {"t": values[500:]})
+    by_score = HeldOut(x[500:], {"t": values[500:]}, {"t": lambda predicted: truth.sums(predicted).value})
+    first, second = (solved(x[:500], learnt, ConvergedRecipe(), held_out) for held_out in (by_errors, by_score))
+    assert second.penalty[1] < first.penalty[1]
+    assert truth.sums(second.predict(x[500:])).value > truth.sums(first.predict(x[500:])).value
 
 
 def test_labels_without_signal_give_no_held_out_accuracy():

@@ -96,7 +96,7 @@ def test_what_the_running_model_loses_beyond_the_masked_probe_answers_whether_ne
     assert result.answer.endswith("The model uses what they encode." if used else "uses them more than others.")
     assert "accuracy; majority baseline 0." in result.text()
     assert "Next: residuum describe" in result.text()
-    assert "2 probe seeds" in result.text()
+    assert "; 2 probe seeds." in result.text()
 
 
 def test_baselines_and_the_control_task_stand_beside_the_scores(result, model, tmp_path):

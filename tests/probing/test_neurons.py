@@ -79,6 +79,13 @@ def test_the_set_that_is_reported_is_the_set_that_was_scored(store, ranking):
     assert ranking.minimal["dev"].iloc[-1] == pytest.approx(np.mean([s.value for s in data.score(probes, "dev")]))
 
 
+def test_the_answer_gives_what_the_set_keeps_on_test(ranking):
+    whole, reduced = ranking.minimal.to_dict("records")
+    answer = ranking.run.summary["answer"]
+    assert "the fewest that keep 95% of the accuracy of all neurons on held-out data" in answer
+    assert f"{reduced['score'] / whole['score']:.1%} of the {whole['score']:.3f} of all neurons." in answer
+
+
 def test_forward_selection_is_the_default_order_and_random_orders_stand_beside(store):
     found = rank(store, tags(SENTENCES), methods=("forward",), shares=(0.2,))
     assert set(found.minimal_neurons[:3]) == set(IDS.values())

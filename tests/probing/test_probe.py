@@ -154,13 +154,20 @@ def test_quick_probes_are_close_to_converged_ones_and_say_how_close(store):
     assert near["quick"] == row(quick, near["features"])["score"]
     assert near["converged"] == row(solved, near["features"])["score"]
     assert near["difference"] == pytest.approx(near["quick"] - near["converged"])
-    assert f"the converged one {near['converged']:.3f}" in quick.text()
+    assert any(f"the converged one {near['converged']:.3f}" in line for line in quick.run.summary["warnings"])
+    assert "These are quick probes" in quick.text()
     assert "quick" not in solved.text()
+
+
+@pytest.mark.parametrize(("settings", "warned"), [({"recipe": "paper", "seeds": 1, "epochs": 1}, True), ({}, False)])
+def test_scores_of_one_stochastic_run_say_so(settings, warned, store):
+    found = probe(store, DATA.tags, layers="0", subsets=False, **settings)
+    assert any("those of 1 seed" in line for line in found.run.summary["warnings"]) == warned
 
 
 def test_the_text_answers_which_layer_to_use_and_names_the_next_command(result):
     text = result.text()
-    assert "Use layer 1: it is the lowest that keeps 99% of the accuracy of all layers" in text
+    assert "Use layer 1: it is the lowest that keeps 99% of the accuracy of all layers on dev" in text
     assert "baselines  majority 0.3" in text
     assert "Next: residuum rank MODEL CORPUS --task labels --layers 1" in text
     assert "one of the 98 dev examples is worth 0.0102, more than the allowed loss" in text

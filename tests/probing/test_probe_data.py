@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from made_stores import HIDDEN, TAGS, broken_store, known_data
+from residuum.corpus.tasks import Task
 from residuum.errors import DataError, MemoryLimitError
 from residuum.maths.features import ShardedFeatures
 from residuum.maths.metrics import Truth, accuracy_interval, score_interval
 from residuum.maths.probing import ConvergedRecipe, PaperRecipe, Probe, train_probes
+from residuum.probing import probe_data
 from residuum.probing.baselines import baselines
 from residuum.probing.examples import FeatureCache, labelled_splits
 from residuum.probing.probe_data import CONTROL, TASK, ProbeData, same_examples, train_together
@@ -190,6 +192,19 @@ def test_a_control_probe_has_the_penalty_of_the_task_probe_on_the_same_neurons(b
     assert [own.penalty for own in trained[:2]] == [own.penalty for own in trained[2:]]
     (alone,) = converged.train([Probe(CONTROL, WORD)])
     assert alone.penalty[1] > 0
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_lambda_is_chosen_by_the_metric_of_the_task(workers, store, monkeypatch):
+    judges = []
+    monkeypatch.setattr(probe_data, "train_probes", lambda *given: judges.append(given[4]) or train_probes(*given))
+    labels = [["a" if tag == "NOUN" else "b" for tag in row] for row in DATA.tags]
+    for metric in ("accuracy", "f1", "matthews"):
+        data = ProbeData(labelled_splits(store, labels, Task("made", metric=metric)), workers=workers)
+        (score,) = data.score(data.train([Probe(TASK, WORD)]), "dev")
+        assert {name: own(score.predicted) for name, own in judges.pop().scores.items()} == (
+            {} if metric == "accuracy" else {TASK: score.value}
+        )
 
 
 def test_random_labels_that_are_all_one_are_drawn_again(store):

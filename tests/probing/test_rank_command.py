@@ -35,7 +35,7 @@ def test_rank_gives_the_numbers_of_python(run, tiny_folder, treebank, tmp_path):
     status, out, _ = run("rank", tiny_folder("bert"), treebank, "--out", tmp_path / "cli", *options)
     assert status == 0
     assert "Score of a probe on the first neurons" in out
-    assert "Next: residuum ablate" in out
+    assert f"Next: residuum ablate {tiny_folder('bert')} {treebank} --task upos --neurons" in out
     python = rank(
         tiny_folder("bert"),
         treebank,

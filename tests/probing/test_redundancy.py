@@ -10,6 +10,7 @@ from made_stores import broken_store, made_store
 from residuum.corpus import Corpus
 from residuum.errors import DataError, MemoryLimitError, SettingError, StoreError
 from residuum.maths.clustering import cluster_neurons
+from residuum.maths.selection import MinimalSet
 from residuum.maths.similarity import similarity
 from residuum.probing import clusters as clusters_module
 from residuum.probing import redundancy as redundancy_module
@@ -266,6 +267,27 @@ def test_converged_probes_find_exactly_the_planted_neurons(labelled):
     assert {"majority", "word_majority"} <= set(found.reduction)
     assert "baselines: majority" in found.text()
     assert "of 16 neurons" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sufficient", "answer"),
+    [
+        ((3, 5), (True, True), "Minimal set: 3 of 16 neurons"),
+        ((5, 3), (True, True), "Minimal set after clustering: 3 of 16 neurons"),
+        ((5, 3), (True, False), "Minimal set: 5 of 16 neurons"),
+        ((16, 3), (True, False), "No smaller set of neurons is sufficient."),
+    ],
+)
+def test_the_answer_is_the_smallest_sufficient_set(sizes, sufficient, answer, labelled, monkeypatch):
+    found = iter(zip(sizes, sufficient, strict=True))
+
+    def search(data, ranker, order, keep, **options):
+        size, enough = next(found)
+        return MinimalSet(order[:size], 0.9, 0.9, enough, ((size, 0.9),))
+
+    monkeypatch.setattr(redundancy_module, "find_minimal_set", search)
+    result = redundancy(*labelled, thresholds=(0.1,), keep=0.5, progress=False)
+    assert result.run.summary["answer"].startswith(answer)
 
 
 def test_layers_and_minimal_sets_have_bars_of_their_own(labelled):

@@ -260,6 +260,7 @@ def test_missing_labels_are_left_out_and_counted(missing, quick):
         (pd.DataFrame({"a": Y}), r"the shape \(60, 1\)"),
         (np.random.default_rng(0).standard_normal(60), "continuous"),
         ([None] * 60, "None of the 60 labels is known"),
+        ([float("inf"), 1.0] * 30, "Some labels are infinite"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(labels, message, quick):
@@ -340,3 +341,44 @@ APPLICABLE = (
 @pytest.mark.parametrize("name", APPLICABLE)
 def test_scikit_learns_own_checks(name, quick):
     getattr(estimator_checks, name)("FeatureTransfer", quick)
+
+
+class OfRows(FeatureTransfer):
+    """Takes the rows of numbers that scikit-learn's checks give, each as a text."""
+
+    __init__ = FeatureTransfer.__init__
+
+    def fit(self, X, y=None):
+        return super().fit(self._texts(X), y)
+
+    def predict(self, X):
+        return super().predict(self._texts(X))
+
+    def predict_proba(self, X):
+        return super().predict_proba(self._texts(X))
+
+    def score(self, X, y=None):
+        return super().score(self._texts(X), y)
+
+    def _texts(self, rows):
+        words = sorted({word for sentence in SENTENCES.sentences for word in sentence})
+        return [" ".join(words[int(3 * abs(number)) % len(words)] for number in row) for row in np.atleast_2d(rows)]
+
+
+OF_FITTED = (
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimators_unfitted",
+    "check_estimators_overwrite_params",
+    "check_estimators_fit_returns_self",
+    "check_estimators_pickle",
+    "check_fit_idempotent",
+    "check_fit_check_is_fitted",
+    "check_supervised_y_no_nan",
+    "check_classifiers_regression_target",
+)
+"""Checks that fit and predict."""
+
+
+@pytest.mark.parametrize("name", OF_FITTED)
+def test_scikit_learns_checks_on_texts_made_of_numbers(name, tiny_folder):
+    getattr(estimator_checks, name)("OfRows", OfRows(tiny_folder(), position="mean", steps=("layers",)))

@@ -364,6 +364,13 @@ def test_a_model_that_its_random_twin_matches_is_warned_of(tiny_folder, corpus, 
     assert any("oracle" in line for line in result.run.summary["warnings"]) == (result.frame["low"].iloc[0] <= best)
 
 
+@pytest.mark.parametrize(("seeds", "warned"), [(1, True), (2, False)])
+def test_a_model_chosen_with_one_seed_says_so(seeds, warned, tiny_folder, corpus, tmp_path):
+    result = run(tiny_folder(), corpus, tmp_path, recipe=RECIPE, seeds=seeds, steps=["layers"])
+    for shown in (result.text(), (tmp_path / "README.md").read_text()):
+        assert ("those of 1 seed" in shown) == warned
+
+
 def test_the_default_folder_names_its_own_loader_and_no_pipeline(made):
     card = (made.folder / "README.md").read_text()
     assert "library_name: residuum" in card

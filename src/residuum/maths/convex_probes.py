@@ -9,7 +9,7 @@ costs no look at the neurons: an iteration is one product with Z and one with Z�
 Products are float32; sums over words, weights and gradients are float64.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +36,8 @@ FLAT = 0.1
 class ConvexProblem:
     """One probe to solve: its columns of the features, its target (no classes: numbers), λ1 and the λ2 to try.
 
-    Several λ2 are a path from large to small; each solution starts the next.
+    Several λ2 are a path from large to small; each solution starts the next. `score` is the metric of predicted
+    classes where it is not accuracy.
     """
 
     columns: Columns
@@ -45,6 +46,7 @@ class ConvexProblem:
     l1: float
     path: tuple[float, ...]
     truth: np.ndarray | None = None  # of the held-out examples, on which λ2 is chosen
+    score: Callable[[np.ndarray], float] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,9 @@ def _choose_penalties(
 
 
 def _held_out_losses(problem: ConvexProblem, scores: Float[np.ndarray, "class example"]) -> tuple[float, float]:
-    """The share of errors and the mean cross-entropy, or the mean squared error twice."""
+    """The share of errors (or what is missing of another score) and the mean cross-entropy; of numbers, the mean
+    squared error twice.
+    """
     assert problem.truth is not None
     if not problem.n_classes:
         error = float(np.mean((scores[0] - problem.truth).astype(np.float64) ** 2))
@@ -124,12 +128,14 @@ def _held_out_losses(problem: ConvexProblem, scores: Float[np.ndarray, "class ex
     known = np.flatnonzero(problem.truth >= 0)
     top = scores.max(axis=0)
     surprise = np.log(np.exp(scores - top).sum(axis=0)) + top - scores[problem.truth, np.arange(scores.shape[1])]
-    return float(np.mean(scores.argmax(axis=0) != problem.truth)), float(surprise[known].mean()) if len(known) else 0.0
+    predicted = scores.argmax(axis=0)
+    missing = np.mean(predicted != problem.truth) if problem.score is None else 1 - problem.score(predicted)
+    return float(missing), float(surprise[known].mean()) if len(known) else 0.0
 
 
 @dataclass(eq=False)
 class PathChoice:
-    """The λ2 with the lowest held-out loss (share of errors, mean squared error); of equal ones the largest.
+    """The λ2 with the lowest held-out loss (share of errors, 1 − score, mean squared error); of equal ones the largest.
 
     The path ends at a λ2 that lowers neither the loss nor the cross-entropy, which falls before any answer changes.
     """

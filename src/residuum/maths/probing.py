@@ -5,8 +5,8 @@ grid of penalties, seeds, the task and its control task. All of them share every
 probe is solved to convergence (`maths.convex_probes`); `PaperRecipe` trains it with Adam as the papers do.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -108,10 +108,15 @@ ProbeRecipe = ConvergedRecipe | PaperRecipe
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Examples on which λ2 is chosen: their features and, for each target, the true classes (−1: unseen) or numbers."""
+    """Examples on which λ2 is chosen: their features and, for each target, the true classes (−1: unseen) or numbers.
+
+    `scores` are the metrics of targets that are not judged by accuracy, as functions of the predicted classes: a
+    constant answer can have the fewest errors and tell nothing.
+    """
 
     features: Features
     truths: Mapping[str, np.ndarray]
+    scores: Mapping[str, Callable[[np.ndarray], float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +213,7 @@ def _solve_converged(
     for window in windows(needed):
         check_finite(window)
     mean, deviation = column_moments(needed)
-    truths = held_out.truths if held_out else {}
+    truths, scores = (held_out.truths, held_out.scores) if held_out else ({}, {})
     problems: dict[object, ConvexProblem] = {}  # probes that differ in their seed alone are one problem
     for probe in probes:
         target, l2 = targets[probe.target], probe.l2
@@ -217,7 +222,8 @@ def _solve_converged(
         truth = truths.get(probe.target) if l2 is None else None
         path = (l2,) if l2 is not None else (recipe.l2,) if truth is None else recipe.path
         view = _view(probe.neurons, columns, features.shape[1])
-        problem = ConvexProblem(view, target.values, target.n_classes, probe.l1 or 0.0, path, truth)
+        score = scores.get(probe.target)
+        problem = ConvexProblem(view, target.values, target.n_classes, probe.l1 or 0.0, path, truth, score)
         problems.setdefault(_problem_key(probe), problem)
     solutions = solve(
         needed,

@@ -32,7 +32,7 @@ from residuum.probing.examples import activations_folder, examples, held_memory,
 from residuum.probing.orders import neuron_orders
 from residuum.probing.probe_data import CONTROL, TASK, ProbeData
 from residuum.probing.scores import ALL, PartScores, ProbeGrid, TrainedGrid, all_layers, single_layers
-from residuum.probing.settings import AblateSettings
+from residuum.probing.settings import AblateSettings, ProbeTraining
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, scratch, write_run
 
@@ -71,11 +71,11 @@ class Ablation(Result):
             + ("" if np.isnan(row["retrained"]) else f"  retrained {row['retrained']:.3f}")
             for row in self.frame.to_dict("records")
         ]
-        summary, converged = self.run.summary, self.run.config["recipe"] == "converged"
+        summary, config = self.run.summary, self.run.config
         known = [
             f"{name} {value:.3f}" for name, value in summary.items() if name.endswith(("baseline", "control task"))
         ]
-        probes = "converged probes" if converged else f"{self.frame['seeds'].iloc[0]} probe seeds"
+        probes = ProbeTraining(recipe=config["recipe"], seeds=config["seeds"]).probes_in_words
         lines.append(f"{summary['metric']}; {', '.join(known) or 'no baseline'}; {probes}.")
         return "\n".join([*lines, self.answer, f"Next: {summary['next']}"])
 

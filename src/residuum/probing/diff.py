@@ -322,8 +322,7 @@ def _answer(change: pd.DataFrame, settings: DiffSettings) -> str:
     """Which models lost or gained which tasks, by the intervals of all layers together."""
     whole = change.loc[change["layer"].isna()]
     changed = whole.loc[(whole["low"] > 0) | (whole["high"] < 0)].to_dict("records")
-    probes = "converged probes" if settings.recipe == "converged" else f"{settings.seeds} probe seeds"
-    beside = f"{len(whole)} comparisons, {probes}, 95 % intervals"
+    beside = f"{len(whole)} comparisons, {settings.probes_in_words}, 95 % intervals"
     if not changed:
         return f"No change of all layers together is larger than chance ({beside})."
     listed = ", ".join(f"{row['task']} in {row['model']} ({row['change']:+.3f})" for row in changed)

@@ -388,8 +388,6 @@ class _Probing:
         """How far each model transfers, and in which languages a student falls below its teacher."""
         source, rows, sentences = self.treebanks.source, whole.to_dict("records"), []
         best = {name: max(baselines.loc[baselines["language"] == name, "score"]) for name in self.treebanks.corpora}
-        converged = self.settings.recipe == "converged"
-        probes = "converged probes" if converged else f"{self.settings.seeds} probe seeds"
         for model in dict.fromkeys(row["model"] for row in rows):
             home = next(row["score"] for row in rows if row["model"] == model and row["language"] == source)
             abroad = [row for row in rows if row["model"] == model and row["language"] != source]
@@ -397,7 +395,7 @@ class _Probing:
             sentences.append(
                 f"{model}: {self.task.name} learnt in {source} scores {home:.3f} there and "
                 f"{np.mean([row['score'] for row in abroad]):.3f} on average in other languages, above baseline in "
-                f"{above} of {len(abroad)} ({probes}, 95 % intervals)."
+                f"{above} of {len(abroad)} ({self.settings.probes_in_words}, 95 % intervals)."
             )
         pairs = students.loc[students["features"] == whole["features"].iloc[0]].to_dict("records")
         for model, teacher in dict.fromkeys((row["model"], row["teacher"]) for row in pairs):

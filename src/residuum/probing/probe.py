@@ -29,7 +29,7 @@ from residuum.probing.scores import (
     subsets_of_layers,
     unseen_table,
 )
-from residuum.probing.settings import ProbeSettings
+from residuum.probing.settings import ProbeSettings, arguments
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 
@@ -68,20 +68,8 @@ class Probing(Result):
     def text(self) -> str:
         """The scores as lines for a terminal, warnings, which layer to use, and the next command."""
         summary = self.run.summary
-        if (near := summary.get("quick against converged")) is not None:
-            near = (
-                f"These are quick probes. Of {near['features']}, the quick one scores {near['quick']:.3f} and the "
-                f"converged one {near['converged']:.3f} (difference {near['difference']:+.3f}, standard error "
-                f"{near['standard error']:.3f})."
-            )
         return "\n".join(
-            [
-                *score_lines(self.frame),
-                *([] if near is None else [near]),
-                *summary["warnings"],
-                summary["answer"],
-                f"Next: {summary['next']}",
-            ]
+            [*score_lines(self.frame), *summary["warnings"], summary["answer"], f"Next: {summary['next']}"]
         )
 
     def _table(self, name: str) -> pd.DataFrame:
@@ -151,7 +139,12 @@ def _measured(
     tables["audit"] = data.splits.audit
     summary = _summary(data, tables, known, settings)
     if settings.quick:
-        summary["quick against converged"] = _distance(data, layers, dev, test)
+        summary["quick against converged"] = far = _distance(data, layers, dev, test)
+        summary["warnings"].append(
+            f"These are quick probes. Of {far['features']}, the quick one scores {far['quick']:.3f} and the converged "
+            f"one {far['converged']:.3f} (difference {far['difference']:+.3f}, standard error "
+            f"{far['standard error']:.3f})."
+        )
     return summary, tables
 
 
@@ -201,8 +194,6 @@ def _summary(
     best = max(single, key=lambda row: row["dev"])
     sufficient = [row for row in single if row["sufficient"]]
     layer = sufficient[0]["layer"] if sufficient else None
-    model = settings.model if isinstance(settings.model, str) else "MODEL"
-    corpus = settings.data if isinstance(settings.data, str) else "CORPUS"
     layers = "" if layer is None else f" --layers {layer}"
     return {
         "metric": data.metric,
@@ -218,7 +209,8 @@ def _summary(
         "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
         "warnings": doubts(data, oracle, known, settings.keep),
         "answer": _answer(sufficient, best, oracle, settings.keep),
-        "next": f"residuum rank {model} {corpus} --task {data.splits.task.name}{layers} --out OUT",
+        "next": f"residuum rank {arguments(settings.model, settings.data)} --task {data.splits.task.name}{layers} "
+        "--out OUT",
     }
 
 
@@ -233,6 +225,6 @@ def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: 
     row = sufficient[0]
     low_high = f"95 % CI {row['low']:.3f}–{row['high']:.3f}"
     return (
-        f"Use layer {row['layer']}: it is the lowest that keeps {keep:.0%} of the {oracle['metric']} of all layers "
-        f"({row['score']:.3f}, {low_high}; {whole})."
+        f"Use layer {row['layer']}: it is the lowest that keeps {keep:.0%} of the {oracle['metric']} of all layers on "
+        f"dev, within one standard error (on test {row['score']:.3f}, {low_high}; {whole})."
     )

@@ -182,7 +182,7 @@ class ProbeData:
 
         A control probe gets the λ2 of the task probe on the same neurons, so that both have the same capacity.
         """
-        dev = {name: self.truth("dev", name).values for name in self.targets}
+        dev = {name: self.truth("dev", name) for name in self.targets}
         if isinstance(self.recipe, PaperRecipe) or all(probe.l2 is not None for probe in probes):
             return self.train_for(self.targets, probes, dev)
         tasks = [probe for probe in probes if probe.target != CONTROL]
@@ -197,18 +197,18 @@ class ProbeData:
         return [replace(next(parts[probe.target == CONTROL]), probe=probe) for probe in probes]
 
     def train_for(
-        self, targets: Mapping[str, Target], probes: Sequence[Probe], dev: Mapping[str, np.ndarray]
+        self, targets: Mapping[str, Target], probes: Sequence[Probe], dev: Mapping[str, Truth]
     ) -> list[TrainedProbe]:
         """Train probes of any targets of the training examples, in one pass, or cell by cell where workers do it.
 
-        `dev` are the true values of the targets on the development part. The cells depend on the probes and the memory
+        `dev` is the truth of the targets on the development part. The cells depend on the probes and the memory
         alone, so that any number of workers gives the same weights to the bit.
         """
         n_weights = [self._n_weights(probe, targets) for probe in probes]
         most = self._most_weights(n_weights)
         choose = isinstance(self.recipe, ConvergedRecipe) and any(probe.l2 is None for probe in probes)
         if self.workers is None:
-            held_out = HeldOut(self.features("dev"), dev) if choose else None
+            held_out = _held_out(self.features("dev"), dev) if choose else None
             groups = [[probes[i] for i in group] for group in packed(n_weights, most)]
             train = partial(train_probes, self.features("train"), targets)
             return [done for group in groups for done in train(group, self.recipe, held_out)]
@@ -316,7 +316,7 @@ def train_together(jobs: Sequence[tuple[ProbeData, Sequence[Probe]]]) -> list[li
     assert all(same_examples(first.splits, data.splits) for data, _ in jobs[1:]), "examples differ"
     targets = {f"{i} {name}": t for i, (data, _) in enumerate(jobs) for name, t in data.targets.items()}
     probes = [replace(p, target=f"{i} {p.target}") for i, (_, own) in enumerate(jobs) for p in own]
-    dev = {f"{i} {name}": data.truth("dev", name).values for i, (data, _) in enumerate(jobs) for name in data.targets}
+    dev = {f"{i} {name}": data.truth("dev", name) for i, (data, _) in enumerate(jobs) for name in data.targets}
     trained = iter(first.train_for(targets, probes, dev))
     return [[replace(next(trained), probe=probe) for probe in own] for _, own in jobs]
 
@@ -343,6 +343,16 @@ def packed(sizes: Sequence[int], most: int) -> list[list[int]]:
     return groups
 
 
+def _held_out(features: Features, dev: Mapping[str, Truth]) -> HeldOut:
+    """What λ2 is chosen on, by the task's own metric where accuracy would favour a constant answer."""
+    scores = {
+        name: lambda predicted, truth=truth: truth.sums(predicted).value
+        for name, truth in dev.items()
+        if truth.metric in ("matthews", "f1")
+    }
+    return HeldOut(features, {name: truth.values for name, truth in dev.items()}, scores)
+
+
 _worker_cache = FeatureCache()
 """What this process, as a worker, has read of the last training and development parts."""
 
@@ -350,7 +360,7 @@ _worker_cache = FeatureCache()
 def _train_cell(
     cache: FeatureCache | None,
     parts: Sequence[tuple[Examples, int]],
-    dev: Mapping[str, np.ndarray],
+    dev: Mapping[str, Truth],
     targets: Mapping[str, Target],
     probes: Sequence[Probe],
     recipe: ProbeRecipe,
@@ -361,4 +371,4 @@ def _train_cell(
         if cache.held(*parts[0]) is None:
             cache.clear()
     train, *held_out = (cache.features(examples, room) for examples, room in parts)
-    return train_probes(train, targets, probes, recipe, HeldOut(held_out[0], dev) if held_out else None)
+    return train_probes(train, targets, probes, recipe, _held_out(held_out[0], dev) if held_out else None)

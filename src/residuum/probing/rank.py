@@ -43,11 +43,12 @@ from residuum.probing.scores import (
     TrainedGrid,
     all_layers,
     doubts,
+    kept_text,
     neuron_set,
     score_table,
     unseen_labels,
 )
-from residuum.probing.settings import RankSettings
+from residuum.probing.settings import RankSettings, arguments
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 
@@ -189,7 +190,9 @@ def _ranked(
     layout, oracle = data.splits.layout, oracles[0]
     named = {name: own for name, own in orders.items() if not name.startswith("random ")}
     seeds = {f"lca (seed {own.probe.seed})": lca_ranking(own.weight).order for own in oracles[1:] if "lca" in methods}
-    classes = data.targets[TASK].classes
+    classes, train = data.targets[TASK].classes, data.splits.train
+    # Over all words of the training part, those without a label among them.
+    cards = layout.format((wanted if wanted.size else orders[by][: settings.cards]).tolist())
     tables = {
         "ranking": order_table({name: rankings[name] for name in named}, layout),
         **({"class_ranking": class_neuron_table(oracle, classes, layout)} if classes else {}),
@@ -199,7 +202,7 @@ def _ranked(
         "minimal": compared,
         "growth": growth_table(minimal),
         "spread": _spread_table(named, minimal, settings, data),
-        **_card_tables(data, orders[by], wanted, settings),
+        **(card_tables(train.with_unlabelled, cards, data.max_memory, train) if cards else {}),
         "audit": data.splits.audit,
     }
     tensors = {
@@ -288,13 +291,6 @@ def _spread_table(
     return layer_spread_table(sets, data.splits.layout)
 
 
-def _card_tables(data: ProbeData, order: Neurons, wanted: Neurons, settings: RankSettings) -> dict[str, pd.DataFrame]:
-    """The cards of some neurons over all words of the training part, those without a label among them."""
-    columns = wanted if wanted.size else order[: settings.cards]
-    train, ids = data.splits.train, data.splits.layout.format(columns.tolist())
-    return card_tables(train.with_unlabelled, ids, data.max_memory, train) if ids else {}
-
-
 def _summary(
     data: ProbeData,
     compared: pd.DataFrame,
@@ -305,11 +301,7 @@ def _summary(
 ) -> dict[str, Any]:
     whole, reduced = compared.to_dict("records")
     known = {name.replace("_", " "): whole[name] for name in BASELINES if name in whole}
-    answer = (
-        f"{reduced['neurons']:,} of {whole['neurons']:,} neurons ({reduced['share']:.1%}) keep {settings.keep:.0%} of "
-        f"the {data.metric} of all neurons: {reduced['score']:.3f} "
-        f"(95 % CI {reduced['low']:.3f}–{reduced['high']:.3f}) against {whole['score']:.3f}."
-    )
+    answer, first = kept_text(reduced, whole, settings.keep), data.splits.layout.format(minimal.neurons[:3].tolist())
     return {
         "metric": data.metric,
         "examples": len(data.splits.train),
@@ -325,9 +317,9 @@ def _summary(
         "unseen labels": len(unseen_labels(data)),
         **({"left out": f"{', '.join(left_out)} (the task predicts numbers)"} if left_out else {}),
         "warnings": [*doubts(data, whole, known, settings.keep), *_order_warnings(selection)],
-        "answer": answer if minimal.sufficient else "No smaller set of neurons is sufficient.",
-        "next": f"residuum ablate MODEL CORPUS --task {data.splits.task.name} --neurons "
-        f"{','.join(data.splits.layout.format(minimal.neurons[:3].tolist()))} --out OUT",
+        "answer": answer if minimal.sufficient and reduced["share"] < 1 else "No smaller set of neurons is sufficient.",
+        "next": f"residuum ablate {arguments(settings.model, settings.data, store=False)} --task "
+        f"{data.splits.task.name} --neurons {','.join(first)} --out OUT",
     }
 
 

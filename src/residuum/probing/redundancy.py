@@ -36,11 +36,12 @@ from residuum.probing.scores import (
     class_layer_table,
     class_table,
     doubts,
+    kept_text,
     neuron_set,
     score_table,
     single_layers,
 )
-from residuum.probing.settings import ProbeTraining, RedundancySettings
+from residuum.probing.settings import ProbeTraining, RedundancySettings, arguments
 from residuum.settings import command, setting_fields
 from residuum.storage.notebook import progress_bar
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
@@ -339,13 +340,16 @@ def _minimal_sets(
     scores["sufficient"] = [True, *(own.sufficient for own in found.values())]
     tables = _minimal_tables(layout, probes, scores, found)
     rows = tables["reduction"].to_dict("records")
-    smallest = rows[-1] if threshold is not None else next(row for row in rows if row["set"] == "minimal set")
+    sufficient = [row for row in rows if row["set"] in found and row["sufficient"] and row["share"] < 1]
+    answer = "No smaller set of neurons is sufficient."
+    if sufficient:
+        smallest = min(sufficient, key=lambda row: row["neurons"])
+        answer = f"{smallest['set'].capitalize()}: {kept_text(smallest, rows[0], settings.keep)}"
     summary = {
         **{name: len(own.neurons) for name, own in found.items()},
-        "answer": f"{smallest['neurons']:,} of {layout.n_neurons:,} neurons ({smallest['share']:.1%}) keep "
-        f"{settings.keep:.0%} of the {data.metric} of all neurons: {smallest['score']:.3f} against "
-        f"{rows[0]['score']:.3f}.",
-        "next": f"residuum transfer MODEL CORPUS --task {data.splits.task.name} --out OUT",
+        "answer": answer,
+        "next": f"residuum transfer {arguments(settings.model, settings.data, store=False)} --task "
+        f"{data.splits.task.name} --out OUT",
     }
     return Run("redundancy", {}, summary, tables)
 

@@ -14,7 +14,7 @@ from jaxtyping import Int
 from residuum.maths.metrics import SentenceSums, paired_loss
 from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_scores import ClassScores
-from residuum.maths.probing import Probe, TrainedProbe
+from residuum.maths.probing import PaperRecipe, Probe, TrainedProbe
 from residuum.maths.selection import SetScore, layer_subsets, sufficient_classes
 from residuum.maths.statistics import Interval
 from residuum.maths.task_moments import quick_probes, task_moments
@@ -24,6 +24,7 @@ ALL = "all layers"
 """The name of the oracle: the probe of all neurons of all layers."""
 LEAST_SUPPORT = 20
 """Test examples that a class needs before anything is said about it."""
+ONE_SEED = "Warning: the scores are those of 1 seed, and another may differ. Pass --seeds 3 before you conclude."
 BASELINES = ("majority", "word_majority", "bag_of_words")
 """Columns of a score table that hold scores without any activation."""
 NeuronColumns = slice | Int[np.ndarray, " neuron"] | None
@@ -271,7 +272,9 @@ def score_lines(table: pd.DataFrame) -> list[str]:
 
 
 def doubts(data: ProbeData, oracle: Mapping[str, Any], known: Mapping[str, float], keep: float) -> list[str]:
-    """Warnings in words: an oracle that does not beat a baseline, or too few dev examples for the allowed loss."""
+    """Warnings in words: an oracle that does not beat a baseline, too few dev examples for the allowed loss, one seed
+    of a recipe that depends on it.
+    """
     rivals = {**{f"{name} baseline": value for name, value in known.items()}, "random twin": oracle["random_twin"]}
     found = []
     for name, value in rivals.items():
@@ -287,7 +290,20 @@ def doubts(data: ProbeData, oracle: Mapping[str, Any], known: Mapping[str, float
             f"Warning: one of the {n_dev:,} dev examples is worth {1 / n_dev:.4f}, more than the allowed loss "
             f"{max(allowed, 0):.4f}. Choose more dev data (--dev), or a smaller --keep."
         )
+    if isinstance(data.recipe, PaperRecipe) and data.seeds == 1:
+        found.append(ONE_SEED)
     return found
+
+
+def kept_text(minimal: Mapping[str, Any], whole: Mapping[str, Any], keep: float) -> str:
+    """The size of a minimal set, which was chosen on held-out data, and what it keeps of the score on test."""
+    share = f"{minimal['score'] / whole['score']:.1%} of" if whole["score"] > 0 else "against"
+    return (
+        f"{minimal['neurons']:,} of {whole['neurons']:,} neurons ({minimal['share']:.1%}) are the fewest that keep "
+        f"{keep:.0%} of the {whole['metric']} of all neurons on held-out data, within one standard error. On test they "
+        f"score {minimal['score']:.3f} (95 % CI {minimal['low']:.3f}–{minimal['high']:.3f}), "
+        f"{share} the {whole['score']:.3f} of all neurons."
+    )
 
 
 def class_table(sets: Sequence[NeuronSet], dev: PartScores, test: PartScores, keep: float) -> pd.DataFrame:

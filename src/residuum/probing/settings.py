@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from residuum.errors import SettingError
@@ -76,6 +77,14 @@ TwinStores = Annotated[
 ]
 
 
+def arguments(model: Any, corpus: Any, *, store: bool = True) -> str:
+    """Model and corpus as the next command takes them; MODEL where it needs a model and activations were given."""
+    given = [os.fspath(own) if isinstance(own, str | os.PathLike) else None for own in (model, corpus)]
+    if given[0] is not None and not store and (Path(given[0]) / "manifest.json").exists():
+        given[0] = None
+    return " ".join(name if own is None else quote(own) for own, name in zip(given, ("MODEL", "CORPUS"), strict=True))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProbeTraining(Settings):
     """How probes are trained: solved to convergence, or with the papers' Adam protocol."""
@@ -105,6 +114,13 @@ class ProbeTraining(Settings):
         if self.recipe == "converged":
             return ConvergedRecipe()
         return PaperRecipe(self.epochs, self.batch_size, self.learning_rate, self.norm, self.standardize)
+
+    @property
+    def probes_in_words(self) -> str:
+        """What the scores come from: converged probes, or the number of seeds of the papers' recipe."""
+        if self.recipe == "converged":
+            return "converged probes"
+        return "1 probe seed, others may differ" if self.seeds == 1 else f"{self.seeds} probe seeds"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -283,6 +284,8 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
     total = sum(len(row) for row in rows) if unit == "word" else len(rows)
     if not known:
         raise CorpusError(f"None of the {total} labels is known; expected at least two classes.")
+    if any(isinstance(label, float) and math.isinf(label) for label in known):
+        raise CorpusError("Some labels are infinite; expected classes, or finite numbers of a regression.")
     regression = bool(named and named.regression)
     if not regression:
         check_classification_targets(np.array(known))
@@ -296,8 +299,10 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
         corpus = replace(corpus, labels={"labels": tags})
     else:
         corpus = replace(corpus, sentence_labels={"labels": texted})
+    types = {type(label).__name__ for label in known}
+    label_type = types.pop() if len(types) == 1 and types <= set(_TYPES) else "str"
     metric = named.metric if named else None
-    return corpus, Task(name, "labels", unit, metric, regression), _type_of(known), total - len(known)
+    return corpus, Task(name, "labels", unit, metric, regression), label_type, total - len(known)
 
 
 def _is_nested(labels: Any) -> bool:
@@ -319,12 +324,6 @@ def _plain_labels(labels: Any, unit: str) -> list[Any]:
         None if absent else value.item() if isinstance(value, np.generic) else value
         for value, absent in zip(values, missing, strict=True)
     ]
-
-
-def _type_of(labels: Sequence[Any]) -> str:
-    """The name of the one type that all labels have; text where they differ."""
-    names = {type(label).__name__ for label in labels}
-    return names.pop() if len(names) == 1 and names <= set(_TYPES) else "str"
 
 
 def _task_of(config: Mapping[str, Any], predictor: Predictor) -> str | Task:

@@ -86,12 +86,9 @@ def write_onnx(predictor: Predictor, folder: Path) -> float:
     characters, −1 for none), and the second axis is that of words.
     """
     model = predictor.model
-    graph = _WordScores(predictor) if _of_words(predictor) else _TokenScores(predictor)
+    of_words = predictor.unit.unit == "word" and predictor.unit.pooling == "max"
+    graph = _WordScores(predictor) if of_words else _TokenScores(predictor)
     return write_graph(graph, model.module, model.tokenizer, folder, "scores", graph.names)
-
-
-def _of_words(predictor: Predictor) -> bool:
-    return predictor.unit.unit == "word" and predictor.unit.pooling == "max"
 
 
 class _TokenScores(nn.Module):

@@ -157,7 +157,7 @@ def prediction_score(predicted: Sequence[Any], truth: Sequence[Any], *, unit: st
     labelled = _labelled(predicted, truth, unit)
     if regression:
         return number_scores(*_numbers(labelled)).pearson
-    return float(_right(labelled).mean())
+    return float(np.mean([found == str(true) for found, true, _ in labelled]))
 
 
 def prediction_sums(
@@ -194,10 +194,6 @@ def _labelled(predicted: Sequence[Any], truth: Sequence[Any], unit: str) -> list
     if not labelled:
         raise DataError("There is no label to score against; expected at least one.")
     return labelled
-
-
-def _right(labelled: Sequence[Labelled]) -> np.ndarray:
-    return np.array([found == str(true) for found, true, _ in labelled], np.float64)
 
 
 def _numbers(labelled: Sequence[Labelled]) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from residuum.activations.settings import ReadingSettings
 from residuum.corpus import Corpus
 from residuum.corpus.text_files import MAX_LINE_BYTES
 from residuum.errors import CorpusError, SettingError, StoreError
-from residuum.models.alignment import Aligner, Alignment
+from residuum.models.alignment import Aligner
 from residuum.models.loading import Batch, Model, Reading, check_weights, first_layers, load_model
 from residuum.settings import command
 from residuum.shrinking.classifier import Classifier, Unit, read_classifier
@@ -105,8 +105,11 @@ class Predictor:
                 if self.unit.unit == "sentence":
                     answers[place] = rows[i]
                 else:
-                    words = rows[buffers.first_row[i] : buffers.first_row[i + 1]]
-                    answers[place] = _with_lost_words(words, alignments[i])
+                    words: list[Any] = [None] * alignments[i].n_words
+                    found = rows[buffers.first_row[i] : buffers.first_row[i + 1]]
+                    for word, label in zip(alignments[i].kept.tolist(), found, strict=True):
+                        words[word] = label
+                    answers[place] = words
         return answers
 
     @cached_property
@@ -147,15 +150,6 @@ def _chosen_reader(model: Model, chosen: Mapping[int, Int[np.ndarray, " neuron"]
         return Reading(hidden, whole.attention)
 
     return read_chosen
-
-
-def _with_lost_words(answers: list[Any], alignment: Alignment) -> list[Any]:
-    if not alignment.lost:
-        return answers
-    every: list[Any] = [None] * alignment.n_words
-    for word, answer in zip(alignment.kept.tolist(), answers, strict=True):
-        every[word] = answer
-    return every
 
 
 def corpus_of(texts: Iterable[Text], *, unit: str, pairs: bool = False, name: str = "texts") -> Corpus:
@@ -202,7 +196,11 @@ def label_lines(predictor: Predictor, lines: Iterable[str], *, batch_size: int =
         texts = [_text_of_line(line, number, predictor.unit) for number, line in batch if line.strip()]
         answers = iter(predictor.predict(texts, batch_size=batch_size))
         for _, line in batch:
-            yield _answer_line(line, next(answers), predictor.unit) if line.strip() else ""
+            answer = next(answers) if line.strip() else ""
+            if isinstance(answer, list):
+                tags = [NO_LABEL if tag is None else tag for tag in answer]
+                answer = "".join(f"{word}\t{tag}\n" for word, tag in zip(line.split(), tags, strict=True))
+            yield answer if isinstance(answer, str) else f"{answer:.4f}"
 
 
 def _text_of_line(line: str, number: int, unit: Unit) -> str | tuple[str, ...]:
@@ -214,13 +212,6 @@ def _text_of_line(line: str, number: int, unit: Unit) -> str | tuple[str, ...]:
             f"Line {number} has {len(segments)} segments; expected two with a tab between: the task is about pairs."
         )
     return segments
-
-
-def _answer_line(line: str, answer: Any, unit: Unit) -> str:
-    if unit.unit == "sentence":
-        return answer if isinstance(answer, str) else f"{answer:.4f}"
-    rows = [f"{word}\t{NO_LABEL if tag is None else tag}" for word, tag in zip(line.split(), answer, strict=True)]
-    return "\n".join([*rows, ""])
 
 
 def text_lines(stream: BinaryIO) -> Iterator[str]:

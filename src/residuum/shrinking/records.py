@@ -17,6 +17,7 @@ from residuum.models.cards import plain
 from residuum.probing.baselines import baselines
 from residuum.probing.examples import PARTS
 from residuum.probing.probe_data import ProbeData
+from residuum.probing.scores import ONE_SEED
 from residuum.shrinking.classifier import classifier_bytes
 from residuum.shrinking.measuring import Costs, network_bytes
 from residuum.shrinking.selection import Candidate, Candidates
@@ -88,7 +89,7 @@ def transfer_run(
         "baselines": baselines(data),
         "examples": {part: len(getattr(data.splits, part)) for part in PARTS},
     }
-    summary["warnings"] = warnings_of(summary, chosen, config["keep"])
+    summary["warnings"] = warnings_of(summary, chosen, config)
     tables = {
         "steps": steps,
         "curve": curve_table([*chosen.by_step.values(), chosen.path], costs),
@@ -100,9 +101,9 @@ def transfer_run(
     return Run("transfer", config, summary, tables)
 
 
-def warnings_of(summary: Mapping[str, Any], chosen: Chosen, keep: float) -> list[str]:
+def warnings_of(summary: Mapping[str, Any], chosen: Chosen, config: Mapping[str, Any]) -> list[str]:
     """What a user must know before the model is used, in plain sentences."""
-    warnings = []
+    warnings, keep = [], config["keep"]
     rivals = {f"{name} baseline": value for name, value in summary["baselines"].items()}
     rivals |= {"random twin": summary["random twin"]} if "random twin" in summary else {}
     name, best = max(rivals.items(), key=lambda item: item[1], default=("", -np.inf))
@@ -121,6 +122,8 @@ def warnings_of(summary: Mapping[str, Any], chosen: Chosen, keep: float) -> list
         warnings.append(
             f"Warning: one of the {n_dev} dev examples is worth more than the allowed loss; choose more dev data."
         )
+    if config["recipe"]["name"] == "PaperRecipe" and config["seeds"] == 1:
+        warnings.append(ONE_SEED)
     return warnings + [step.note[0].upper() + step.note[1:] + "." for step in chosen.by_step.values() if step.note]
 
 
@@ -152,10 +155,11 @@ def _steps_table(
 ) -> pd.DataFrame:
     """One row per step, one for what was written, and one for the narrowed network where it was measured."""
     oracle, unknown = chosen.oracle, float("nan")
-    rows = [
-        {**step_row(name, own, oracle, costs, n_neurons), **_over_seeds(scores[name])}
-        for name, own in chosen.named.items()
-    ]
+    rows = []
+    for name, own in chosen.named.items():
+        sd = float(np.std(scores[name], ddof=1)) if len(scores[name]) > 1 else unknown
+        mean = float(np.mean(scores[name]))
+        rows.append({**step_row(name, own, oracle, costs, n_neurons), "mean": mean, "sd": sd})
     rows[0]["ms"] = measured["ms of the whole model"]
     written = {
         "step": "as saved",
@@ -174,11 +178,6 @@ def _steps_table(
         shares = {"share": own["neurons"] / n_neurons, "share_of_oracle": share_of_oracle(own["test"], oracle)}
         rows.append({"step": "narrowed", **own, **shares})
     return pd.DataFrame(rows)
-
-
-def _over_seeds(scores: Sequence[float]) -> dict[str, float]:
-    """Mean and standard deviation; one seed has none."""
-    return {"mean": float(np.mean(scores)), "sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else float("nan")}
 
 
 def step_row(name: str, candidate: Candidate, oracle: Candidate, costs: Costs, n_neurons: int) -> dict[str, Any]:

@@ -273,8 +273,10 @@ class FeatureSelection:
                 tried.update((c.n_neurons, c) for c in self.train("neurons", ascending, new))
             return [tried[len(head)].dev for head in heads]
 
-        limit, most = self.settings.limit_of("neurons"), self._most_neurons(kept)
-        room = min([kept.n_neurons, *(int(bound) for bound in (most, limit) if bound is not None)])
+        limit, n_bytes = self.settings.limit_of("neurons"), self.settings.limit_of("bytes")
+        room = kept.n_neurons if limit is None else min(kept.n_neurons, int(limit))
+        if n_bytes is not None:
+            room = min(room, neurons_within(self.costs[kept.layer], len(kept.bias), n_bytes))
         if limit is not None:
             score_sets([order[:size] for size in growing_sizes(room)])
             size, sufficient = _best_size(tried, room), True
@@ -335,11 +337,6 @@ class FeatureSelection:
             scores[window.words] = window.x[:, candidate.columns] @ candidate.weight.T + candidate.bias
         classes = self.data.targets[TASK].n_classes
         return self.data.truth("dev").sums(scores.argmax(axis=1) if classes else scores[:, 0])
-
-    def _most_neurons(self, kept: Candidate) -> int | None:
-        """For how many neurons a budget of bytes leaves room beside the kept layers; None without such a budget."""
-        limit = self.settings.limit_of("bytes")
-        return None if limit is None else neurons_within(self.costs[kept.layer], len(kept.bias), limit)
 
     def _best_affordable(self, choices: Sequence[Candidate]) -> int:
         """The place of the best choice of layers within the budget, the lowest of equals.

@@ -203,7 +203,11 @@ class TransferJob:
             measured |= self._timed("narrowing", lambda: self._narrow(selection, chosen.last, product, kept))
         if settings.onnx:
             measured["largest difference of ONNX"] = write_onnx(product, out)
-        scores = self._seed_scores(selection, chosen, kept)
+
+        def of_seeds() -> Run:
+            return Run("transfer", {}, {"scores": selection.seed_scores(chosen.named)})
+
+        scores = self._timed("seeds", lambda: finished_step(kept, "seeds", of_seeds)).summary["scores"]
         return transfer_run(self.config, data, chosen, costs, measured, self._facts(), self.seconds, scores)
 
     def _costs(self, kept: Path) -> Costs:
@@ -258,14 +262,6 @@ class TransferJob:
             return Run("transfer", {}, {"random twin": score.value})
 
         return finished_step(kept, "twin", compute).summary
-
-    def _seed_scores(self, selection: FeatureSelection, chosen: Chosen, kept: Path) -> dict[str, list[float]]:
-        """The test scores of the oracle and of what each step chose, one per seed."""
-
-        def compute() -> Run:
-            return Run("transfer", {}, {"scores": selection.seed_scores(chosen.named)})
-
-        return self._timed("seeds", lambda: finished_step(kept, "seeds", compute)).summary["scores"]
 
     def _step(self, name: str, kept: Path, choose: Callable[[], Candidates]) -> Candidates:
         run = self._timed(name, lambda: finished_step(kept, name, lambda: choose().as_run()))
