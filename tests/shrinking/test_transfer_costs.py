@@ -2,9 +2,19 @@
 
 import numpy as np
 import pytest
+from tagged_words import tagged_corpus
 
+from residuum.models.loading import load_model
 from residuum.shrinking import measuring
-from residuum.shrinking.measuring import FEWEST_REPEATS, REPEATS, in_turns, sentence_milliseconds, speed_up
+from residuum.shrinking.classifier import Unit
+from residuum.shrinking.measuring import (
+    FEWEST_REPEATS,
+    REPEATS,
+    in_turns,
+    layer_costs,
+    sentence_milliseconds,
+    speed_up,
+)
 
 
 def test_quick_work_is_timed_often_and_slow_work_a_few_times(monkeypatch):
@@ -26,3 +36,10 @@ def test_a_speed_up_is_the_ratio_of_total_times_with_its_interval():
     found = speed_up(np.array([[2.0, 1.0], [4.0, 1.0], [3.0, 1.0]]))
     assert found.value == pytest.approx(3.0)
     assert 2 <= found.low <= found.value <= found.high <= 4
+
+
+def test_layers_are_timed_in_turns_and_fewer_of_them_take_no_longer(tiny_folder, monkeypatch):
+    times = iter([5.0, 9.0, 3.0, 8.0, 2.0, 4.0, 6.0, 7.0])
+    monkeypatch.setattr(measuring, "_milliseconds", lambda *_: next(times))
+    costs = layer_costs(load_model(tiny_folder()), 3, None, tagged_corpus(5), Unit())
+    assert [cost["ms"] for cost in costs.values()] == [2.0, 3.0, 3.0, 7.0]

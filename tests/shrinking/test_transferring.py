@@ -95,6 +95,22 @@ def test_with_a_trimmed_vocabulary_the_score_is_that_of_the_folder(tiny_folder, 
     assert f"reaches accuracy {summary['score']:.3f}" in found["Score"]
 
 
+def test_times_of_all_steps_are_on_one_scale(made):
+    steps, costs = made.frame.set_index("step"), made.run.tables["costs"].set_index("layers")["ms"]
+    assert steps.loc["oracle", "ms"] == pytest.approx(made.run.summary["ms of the whole model"])
+    assert steps.loc["oracle", "ms"] == costs.max()
+    assert steps.loc["LayerSelector", "ms"] == costs[steps.loc["LayerSelector", "layer"]] <= costs.max()
+
+
+def test_the_text_has_rounded_scores_and_megabytes(made):
+    shown = made.text().splitlines()
+    saved = made.frame.set_index("step").loc["as saved"]
+    row = next(line for line in shown if line.strip().startswith("as saved"))
+    assert f" {saved['test']:.3f} " in row
+    assert f" {saved['bytes'] / 1e6:.3f} " in row
+    assert "NaN" not in made.text()
+
+
 def test_seeds_give_a_mean_and_a_deviation(made):
     steps = made.frame.set_index("step")
     assert steps["sd"].notna().tolist()[:5] == [True] * 4 + [False]

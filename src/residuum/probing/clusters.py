@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.store import ActivationStore
 from residuum.costs import partitions_at_once
-from residuum.engine import Workers, as_engine, run_tasks
+from residuum.engine import Engine, Workers, as_engine, run_tasks
 from residuum.maths.clustering import (
     Clustering,
     Distances,
@@ -235,9 +235,7 @@ class Partitions:
         """
         places = {cell: folder / f"{cell[0]}-{cell[1]!r}" for cell in self.slow_cells}
         todo = [cell for cell, place in places.items() if not (place / "result.json").exists()]
-        engine, at_once = as_engine(workers), partitions_at_once(len(self.clustering.constant), max_memory)
-        if not engine.client:  # workers of this machine share its memory
-            engine = replace(engine, workers=min(engine.workers, at_once))
+        engine = _that_fit(as_engine(workers), len(self.clustering.constant), max_memory)
         if todo:
             import sklearn.cluster  # noqa: F401 - here, because only threads of libraries that are there can be limited
         sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in todo}
@@ -304,6 +302,12 @@ class Partitions:
             rows.append((threshold, CLUSTERINGS[method], *counts, partition_agreement(own, other)))
         names = ["threshold", "method", "clusters", "clusters of method", "agreement"]
         return pd.DataFrame(rows, columns=pd.Index(names))
+
+
+def _that_fit(engine: Engine, n_neurons: int, max_memory: int) -> Engine:
+    """Those workers of this machine that may be at it at once."""
+    at_once = partitions_at_once(n_neurons, max_memory)
+    return engine if engine.client else replace(engine, workers=min(engine.workers, at_once))
 
 
 def _partition_there(path: Path, *cell: Any) -> Labels:
