@@ -67,10 +67,10 @@ class Transfer(Result):
         """What came out, in a few lines: sizes, scores beside the baselines, speed, warnings."""
         summary, frame = self.run.summary, self.frame.assign(MB=self.frame["bytes"] / 1e6)
         columns = ["step", "layer", "neurons", "share", "dev", "test", "low", "high", "share_of_oracle", "MB", "ms"]
-        columns += ["mean", "sd"] if frame["sd"].notna().any() else []
+        columns += ["mean", "sd"] if self.run.config["seeds"] > 1 else []
         speed, low, high = summary["speed-up"]
         lines = [
-            frame[columns].to_string(index=False, float_format="{:.3f}".format, na_rep="–"),
+            frame.loc[:, columns].to_string(index=False, float_format="{:.3f}".format, na_rep="–"),
             f"{summary['task']}: {summary['layers']} of {summary['layers before']} layers and {summary['neurons']:,} "
             f"neurons ({summary['share of neurons']:.1%}) reach {summary['metric']} {summary['score']:.4f} on test"
             f"{kept_share(summary)}; {speed:.1f} times faster ({low:.1f}–{high:.1f}).",
