@@ -177,6 +177,7 @@ def test_an_oracle_that_does_not_beat_a_baseline_is_said_in_words(store):
     found = probe(store, DATA.tags, layers="0", subsets=False)
     assert any("the word majority baseline" in line for line in found.run.summary["warnings"])
     assert "Warning: the probe of all layers" in found.text()
+    assert found.run.summary["answer"].startswith("Use no layer: all of them together (accuracy ")
     assert not any("baseline" in line for line in probe(store, DATA.tags, layers="1").run.summary["warnings"])
 
 

@@ -208,15 +208,27 @@ def _summary(
         "unseen labels": sum(tables["unseen"]["examples"].tolist()) if "unseen" in tables else 0,
         "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
         "warnings": doubts(data, oracle, known, settings.keep),
-        "answer": _answer(sufficient, best, oracle, settings.keep),
+        "answer": _answer(sufficient, best, oracle, settings.keep, known),
         "next": f"residuum rank {arguments(settings.model, settings.data)} --task {data.splits.task.name}{layers} "
         "--out OUT",
     }
 
 
-def _answer(sufficient: Sequence[dict[str, Any]], best: dict[str, Any], oracle: dict[str, Any], keep: float) -> str:
-    """Which layer to use, in a sentence."""
+def _answer(
+    sufficient: Sequence[dict[str, Any]],
+    best: dict[str, Any],
+    oracle: dict[str, Any],
+    keep: float,
+    known: Mapping[str, float],
+) -> str:
+    """Which layer to use, in a sentence; none where all of them together are no better than a baseline."""
     whole = f"all layers score {oracle['score']:.3f}"
+    name, highest = max(known.items(), key=lambda item: item[1], default=("", -np.inf))
+    if oracle["score"] <= highest:
+        return (
+            f"Use no layer: all of them together ({oracle['metric']} {oracle['score']:.3f}) do not beat the {name} "
+            f"baseline ({highest:.3f})."
+        )
     if not sufficient:
         return (
             f"Use all layers ({whole}): no single layer keeps {keep:.0%} of their {oracle['metric']}; "
