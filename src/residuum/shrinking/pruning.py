@@ -6,25 +6,41 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from residuum.activations.live import LiveActivations
 from residuum.corpus import Corpus, read_corpus
 from residuum.corpus.tasks import TaskCorpora, read_task
 from residuum.errors import SettingError
 from residuum.maths.moments import MomentsAccumulator
+from residuum.maths.probing import Probe
 from residuum.maths.profiles import AngularAccumulator, least_turning_run
 from residuum.maths.similarity import similarity_matrix
+from residuum.models.cards import check_hub, push_to_hub, write_card
+from residuum.models.loading import Model, check_weights, from_transformers, resolve_device
+from residuum.models.surgery import (
+    check_elsewhere,
+    check_one_stack,
+    check_written,
+    keep_layers,
+    kept_layers,
+    layer_count,
+    load_whole,
+    merge_layers,
+    save_whole,
+    without_layers,
+)
+from residuum.probing.examples import labelled_splits
+from residuum.probing.probe_data import TASK, ProbeData
 from residuum.settings import command
+from residuum.shrinking.healing import heal
+from residuum.shrinking.networks import size_of
+from residuum.shrinking.planning import Sample, Vectors, block_influence, candidate_harms, cut_inner, harm, quality
 from residuum.shrinking.settings import PruneSettings
 from residuum.storage.results import Result, Run, finished_run, scratch, write_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from residuum.models.loading import Model
-    from residuum.shrinking.planning import Sample, Vectors
 
 PIECE = 64  # sentences that are read at once
 FEW_LINES = 10  # with fewer, all lines are measured on
@@ -89,19 +105,6 @@ def prune(settings: PruneSettings) -> Pruning:
     chosen on `corpus`; `probe` also takes the labels of `task`, in all three parts. With `heal` steps, what is left
     learns from the original on the lines of the corpus.
     """
-    import pandas as pd
-
-    from residuum.models.cards import check_hub, push_to_hub
-    from residuum.models.loading import check_weights, from_transformers, resolve_device
-    from residuum.models.surgery import (
-        check_elsewhere,
-        check_one_stack,
-        check_written,
-        layer_count,
-        load_whole,
-        save_whole,
-    )
-
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
     check_hub(settings.push_to_hub)
@@ -139,8 +142,6 @@ def prune(settings: PruneSettings) -> Pruning:
         cut(network, kept, sample, merge=settings.merge, ffn=settings.ffn, heads=settings.heads)
         stages.append(stage_row("pruned", network, judge, original))
         if settings.heal:
-            from residuum.shrinking.healing import heal
-
             tables["healing"] = heal(
                 network, tokenizer, load_whole(settings.model)[0], lines.plan, settings, space, kept=kept
             )
@@ -158,8 +159,6 @@ def prune(settings: PruneSettings) -> Pruning:
 
 def _write_card(pruning: Pruning) -> None:
     """The card of a pruned model: what is left, how it was chosen, and whether anything was trained after that."""
-    from residuum.models.cards import write_card
-
     config = pruning.run.config
     chosen = f"The layers were chosen by {config['by'] or 'position'}."
     healed = (
@@ -213,8 +212,6 @@ class Lines:
 
     def sample(self, network: Any, tokenizer: Any, source: Any, part: str) -> Sample | None:
         """A sample of one part; None without text."""
-        from residuum.shrinking.planning import Sample
-
         lines = self.plan if part == "plan" else self.held_out
         return Sample.of(network, tokenizer, lines, source) if lines else None
 
@@ -229,9 +226,6 @@ def cut(
     heads: float | None = None,
 ) -> dict[str, np.ndarray]:
     """Keep these blocks, and these shares of what is inside them; returns what the narrower parts miss."""
-    from residuum.models.surgery import keep_layers, merge_layers
-    from residuum.shrinking.planning import cut_inner
-
     if merge:
         merge_layers(network, kept)
     keep_layers(network, kept)
@@ -243,9 +237,6 @@ def cut(
 
 def stage_row(stage: str, network: Any, judge: Sample | None, original: Vectors | None) -> dict[str, Any]:
     """Size and quality of a model before or after."""
-    from residuum.shrinking.networks import size_of
-    from residuum.shrinking.planning import quality
-
     size = size_of(network)
     row = {"stage": stage, "layers": size.blocks, "parameters": size.parameters, "bytes": size.n_bytes}
     return row | (quality(network, judge, original) if judge is not None and original is not None else {})
@@ -253,10 +244,6 @@ def stage_row(stage: str, network: Any, judge: Sample | None, original: Vectors 
 
 def depth_curve(network: Any, depths: Depths, judge: Sample | None, original: Vectors | None) -> pd.DataFrame:
     """Size and quality at every number of layers."""
-    import pandas as pd
-
-    from residuum.models.surgery import without_layers
-
     rows = []
     for n_dropped, kept in sorted({0: list(range(1, len(depths[min(depths)]) + min(depths) + 1)), **depths}.items()):
         with without_layers(network, kept):
@@ -266,8 +253,6 @@ def depth_curve(network: Any, depths: Depths, judge: Sample | None, original: Ve
 
 
 def _named(settings: PruneSettings, n_layers: int) -> list[int]:
-    from residuum.models.surgery import kept_layers
-
     drop, keep = (None if value is None else str(value) for value in (settings.drop, settings.keep))
     return kept_layers(n_layers, drop=drop, keep=keep)
 
@@ -288,8 +273,6 @@ def layer_choices(measured: Measured, by: str, n_dropped: int, *, iterative: boo
 
     `iterative` measures again after each layer that went.
     """
-    from residuum.models.surgery import layer_count, without_layers
-
     network, n_layers = measured.network, layer_count(measured.network)
     values = _MEASURES[by](measured)
     if not (measured.settings.iterative if iterative is None else iterative):
@@ -338,10 +321,6 @@ def _rotation(measured: Measured) -> np.ndarray:
 
 def _probe_gain(measured: Measured) -> np.ndarray:
     """How much better a probe on each layer's output is than one on its input: those that add least are dropped."""
-    from residuum.maths.probing import Probe
-    from residuum.probing.examples import labelled_splits
-    from residuum.probing.probe_data import TASK, ProbeData
-
     model, settings = _model(measured), measured.settings
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
         reading = {"max_loss": settings.max_loss, "progress": False, "seed": settings.seed}
@@ -353,22 +332,14 @@ def _probe_gain(measured: Measured) -> np.ndarray:
     return np.diff(scores)
 
 
-def _influence(measured: Measured) -> np.ndarray:
-    from residuum.shrinking.planning import block_influence
-
-    return block_influence(measured.network, measured.sample)
-
-
 def _harms(measured: Measured, by: str) -> np.ndarray:
-    from residuum.shrinking.planning import candidate_harms, harm
-
     return candidate_harms(measured.network, lambda network: harm(network, measured.sample, measured.original, by))
 
 
 _MEASURES: dict[str, Callable[[Measured], np.ndarray]] = {
     "cka": _similarity_of_neighbours,
     "angular": _rotation,
-    "influence": _influence,
+    "influence": lambda measured: block_influence(measured.network, measured.sample),
     "fidelity": lambda measured: _harms(measured, "fidelity"),
     "perplexity": lambda measured: _harms(measured, "perplexity"),
     "probe": _probe_gain,
@@ -376,14 +347,10 @@ _MEASURES: dict[str, Callable[[Measured], np.ndarray]] = {
 
 
 def _model(measured: Measured) -> Model:
-    from residuum.models.loading import from_transformers
-
     return from_transformers(measured.network, measured.tokenizer)
 
 
 def _read_all(model: Model, measured: Measured, update: Callable[[Any], None]) -> None:
-    from residuum.activations.live import LiveActivations
-
     corpus: Any = measured.text
     activations = LiveActivations.of(model, corpus, max_loss=measured.settings.max_loss)
     for first in range(0, len(corpus), PIECE):

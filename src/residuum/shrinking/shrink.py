@@ -6,25 +6,52 @@ Each step is kept on disk, so that a killed run goes on where it stopped.
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
+from xxhash import xxh3_64_hexdigest
 
 from residuum.corpus.streams import text_fingerprint, text_lines
+from residuum.corpus.tasks import named_task
 from residuum.errors import CorpusError, ModelError, SettingError
+from residuum.evaluation.pairs import SentencePairs, read_pairs
+from residuum.models.cards import check_hub, push_to_hub, write_card
+from residuum.models.loading import check_weights, resolve_device, weights_fingerprint
+from residuum.models.sentences import read_sentence_layout
+from residuum.models.surgery import (
+    check_elsewhere,
+    check_written,
+    feed_forward,
+    layer_count,
+    load_whole,
+    model_blocks,
+    save_whole,
+    without_layers,
+)
+from residuum.models.vocabularies import count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
-from residuum.shrinking.pruning import Depths, Lines, Measured, cut, depth_curve, layer_choices, stage_line, stage_row
+from residuum.shrinking.healing import heal
+from residuum.shrinking.measuring import in_turns
+from residuum.shrinking.planning import Sample, Vectors, harm, has_language_head, spread_places
+from residuum.shrinking.pruning import (
+    EVERY,
+    Depths,
+    Lines,
+    Measured,
+    cut,
+    depth_curve,
+    layer_choices,
+    stage_line,
+    stage_row,
+)
 from residuum.shrinking.settings import ShrinkSettings
+from residuum.shrinking.verifying import batch_reader, measured_costs, retrieval_score, similarity_score
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from residuum.evaluation.pairs import SentencePairs
-    from residuum.shrinking.planning import Sample, Vectors
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the feed-forward neurons that are planned with."""
@@ -93,8 +120,6 @@ class Original:
 
     def sample(self, part: str, *, trimmed: bool = True, size: int = MOST_LINES) -> Sample:
         """A sample of one part of the text, as the original or the trimmed model reads it."""
-        from residuum.shrinking.planning import Sample
-
         network, tokenizer = (self.start, self.start_tokenizer) if trimmed else (self.network, self.tokenizer)
         lines = self.lines.plan if part == "plan" else self.lines.held_out
         return Sample.of(network, tokenizer, lines, self.settings.model, size=size)
@@ -107,11 +132,6 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     The plan chooses blocks and feed-forward neurons on a sample of `text`; what is left learns from the original on
     the text. Every fifth line is only used to judge. The folder loads as the original does.
     """
-    from residuum.corpus.tasks import named_task
-    from residuum.models.cards import check_hub, push_to_hub
-    from residuum.models.loading import check_weights, weights_fingerprint
-    from residuum.models.surgery import check_elsewhere, check_written, load_whole
-
     if settings.task is not None and not named_task(settings.task).regression:
         raise SettingError(
             f"The task is {settings.task!r}; shrink judges pairs of sentences with a similarity, such as stsb. Use "
@@ -158,18 +178,11 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
 def _text_fingerprint(text: Any) -> Any:
     if isinstance(text, str | Path):
         return text_fingerprint(text)
-    from xxhash import xxh3_64_hexdigest
-
     return xxh3_64_hexdigest("\n".join(map(str, text)).encode())
 
 
 def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Original:
     """Read the text and the translations, check the limit, and trim the vocabulary if that is wanted."""
-    from residuum.evaluation.pairs import read_pairs
-    from residuum.models.loading import resolve_device
-    from residuum.models.surgery import feed_forward, layer_count, model_blocks
-    from residuum.models.vocabularies import count_pieces, cut_model, cut_vocabulary
-
     model_blocks(network)
     if settings.ffn is not None:
         feed_forward(network)
@@ -200,11 +213,6 @@ def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Origina
 
 def make_plan(original: Original) -> Run:
     """Score every depth and width, predict quality, size and speed of their combinations, and choose one."""
-    import pandas as pd
-
-    from residuum.models.surgery import layer_count
-    from residuum.shrinking.planning import Sample, spread_places
-
     settings, network = original.settings, original.start
     n_layers = layer_count(network)
     most = n_layers - settings.layers if settings.layers is not None else n_layers - 1
@@ -244,8 +252,6 @@ def sample_size(n_lines: int, n_layers: int, n_dropped: int) -> int:
 
 def _depths(original: Original, sample: Sample, other: Sample, vectors: Vectors, most: int) -> tuple[Depths, str]:
     """Which blocks stay at each depth: greedy, or by block influence where that keeps more on other lines."""
-    from residuum.shrinking.planning import has_language_head
-
     settings, network = original.settings, original.start
     measure = "perplexity" if has_language_head(network) and sample.layout is None else "fidelity"
     measured = Measured(network, original.start_tokenizer, None, sample, sample.vectors(network), settings)  # pyright: ignore[reportArgumentType]
@@ -262,9 +268,6 @@ def _depths(original: Original, sample: Sample, other: Sample, vectors: Vectors,
 
 
 def _harm_without(network: Any, kept: list[int], sample: Sample, vectors: Vectors, measure: str) -> float:
-    from residuum.models.surgery import without_layers
-    from residuum.shrinking.planning import harm
-
     with without_layers(network, kept):
         return harm(network, sample, vectors, measure)
 
@@ -278,8 +281,6 @@ def _qualities(curve: pd.DataFrame, judge: Sample) -> Any:
 
 def _widths(original: Original, sample: Sample, judge: Sample, vectors: Vectors, whole: dict[str, Any]) -> pd.DataFrame:
     """Quality and parameters at each share of the feed-forward neurons, at full depth."""
-    import pandas as pd
-
     settings = original.settings
     shares = (1.0,) if settings.layers is not None else SHARES
     shares = shares if settings.ffn is None else (1.0, settings.ffn)
@@ -318,10 +319,6 @@ def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: p
 
 def _times(original: Original, curve: pd.DataFrame) -> tuple[float, float, float]:
     """Seconds of what surrounds the blocks, of a block, and of all its feed-forward neurons (by their share)."""
-    from residuum.models.surgery import model_blocks, without_layers
-    from residuum.shrinking.measuring import in_turns
-    from residuum.shrinking.verifying import batch_reader
-
     network, lines = original.start, original.lines.plan[:32]
     read = batch_reader(network, original.start_tokenizer, lines, len(lines))
 
@@ -369,8 +366,6 @@ def choose(candidates: list[Reduction], settings: ShrinkSettings, whole: int) ->
 
 def _cut(original: Original, chosen: Reduction, folder: Path) -> Any:
     """The smaller network before healing; it is kept in `folder` and read again by a run that goes on."""
-    from residuum.models.surgery import load_whole, save_whole
-
     if not (folder / "config.json").exists():
         network = copy.deepcopy(original.start)
         ffn = None if chosen.ffn == 1 else chosen.ffn
@@ -381,10 +376,6 @@ def _cut(original: Original, chosen: Reduction, folder: Path) -> Any:
 
 def _heal(original: Original, small: Any, chosen: Reduction, space: Path) -> pd.DataFrame:
     """Teach the smaller network what the original gives; four of five pairs are used, as of the lines."""
-    import torch
-
-    from residuum.shrinking.healing import heal
-
     kept_ids = None if original.kept_ids is None else torch.from_numpy(original.kept_ids).to(small.device)
     pairs = [pair for task in _pairs(original, judged=False) for pair in zip(task.source, task.target, strict=True)]
     return heal(
@@ -395,9 +386,6 @@ def _heal(original: Original, small: Any, chosen: Reduction, space: Path) -> pd.
 
 def _pairs(original: Original, *, judged: bool) -> list[SentencePairs]:
     """Every fifth translation is held out."""
-    from dataclasses import replace
-
-    from residuum.shrinking.pruning import EVERY
 
     def part(texts: list[str]) -> list[str]:
         return [text for i, text in enumerate(texts) if (i % EVERY == 0) == judged]
@@ -407,12 +395,6 @@ def _pairs(original: Original, *, judged: bool) -> list[SentencePairs]:
 
 def verify(original: Original, small: Any, pruned: Path) -> Run:
     """Measure the original, the pruned and the healed model on what none of them was planned or healed with."""
-    import pandas as pd
-
-    from residuum.models.sentences import read_sentence_layout
-    from residuum.models.surgery import load_whole
-    from residuum.shrinking.verifying import measured_costs, retrieval_score, similarity_score
-
     settings, tokenizer = original.settings, original.start_tokenizer
     layout = read_sentence_layout(settings.model)
     first = original.sample("held_out", trimmed=False)
@@ -436,8 +418,6 @@ def verify(original: Original, small: Any, pruned: Path) -> Run:
 
 
 def _summary(original: Original, chosen: Reduction, verified: Run) -> dict[str, Any]:
-    from residuum.models.surgery import layer_count
-
     stages = verified.tables["stages"]
     first, last = stages.iloc[0], stages.iloc[-1]
     summary: dict[str, Any] = {
@@ -460,9 +440,6 @@ def _summary(original: Original, chosen: Reduction, verified: Run) -> dict[str, 
 
 def _ship(original: Original, small: Any, run: Run, out: Path) -> None:
     """Write the model, its card, and the ONNX graph if it is wanted."""
-    from residuum.models.cards import write_card
-    from residuum.models.surgery import save_whole
-
     save_whole(small.cpu(), original.start_tokenizer, out, source=original.settings.model)
     if original.settings.onnx:
         from residuum.models.onnx_graphs import write_states_graph

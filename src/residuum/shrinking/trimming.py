@@ -6,18 +6,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
+from residuum.models.cards import check_hub, plain, push_to_hub, write_card
+from residuum.models.loading import check_weights, weights_fingerprint
+from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole
 from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
+from residuum.shrinking.planning import Sample
+from residuum.shrinking.pruning import stage_row
 from residuum.shrinking.settings import TrimSettings
 from residuum.storage.results import Result, Run, finished_run, write_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 SHOWN = 256
 """Lines on which both models are compared."""
@@ -53,12 +56,6 @@ def trim(settings: TrimSettings) -> Trimming:
     The texts (plain, .gz, .xz, JSON lines, parquet, folders, hub names) are split as before, which is checked line by
     line. The folder loads with plain `from_pretrained` and has its own tokenizer.
     """
-    import pandas as pd
-
-    from residuum.models.cards import check_hub, plain, push_to_hub, write_card
-    from residuum.models.loading import check_weights, weights_fingerprint
-    from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole
-
     model, out, sources = settings.model, Path(settings.out), settings.texts
     check_elsewhere(model, out)
     check_hub(settings.push_to_hub)
@@ -114,11 +111,6 @@ def trim(settings: TrimSettings) -> Trimming:
 
 def _stages(model: Any, before: Any, after: Any, lines: list[str]) -> pd.DataFrame:
     """Size and quality of both models, each with its own tokenizer, on the first lines of the texts."""
-    import pandas as pd
-
-    from residuum.shrinking.planning import Sample
-    from residuum.shrinking.pruning import stage_row
-
     samples: list[Any] = [None, None]
     if not before[0].config.is_encoder_decoder:  # which has no one vector of a sentence
         samples = [Sample.of(network, tokenizer, lines, model) for network, tokenizer in (before, after)]
