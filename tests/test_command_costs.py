@@ -158,8 +158,8 @@ def test_redundancy_is_refused_where_its_tree_does_not_fit(world, tmp_path):
 
 
 def test_a_training_counts_its_steps_evaluations_and_bytes():
-    from residuum.training import TrainingSettings
     from residuum.training.loop import Rehearsal, training_step
+    from residuum.training.settings import TrainingSettings
 
     settings = TrainingSettings(epochs=2, evaluate_every=10, best_score="accuracy")
     step = training_step("training", Rehearsal(0.5, 100, 30), settings, batches_per_epoch=25, evaluation=3.0)

@@ -13,9 +13,9 @@ from residuum.adaptation.students import AdaptationModel, logits_of
 from residuum.corpus import Corpus
 from residuum.corpus.tasks import Task
 from residuum.samples import sample
-from residuum.training import trainable_groups
 from residuum.training.encoding import problem_of
 from residuum.training.learning import task_loss
+from residuum.training.optimisation import trainable_groups
 
 TASKS = {
     "pair": Task("sentence", unit="sentence"),

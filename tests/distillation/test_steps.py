@@ -17,7 +17,9 @@ from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
 from residuum.errors import ModelError, SettingError, StoreError
 from residuum.maths import losses
-from residuum.training import TrainingSettings, train, trainable_groups
+from residuum.training.loop import train
+from residuum.training.optimisation import trainable_groups
+from residuum.training.settings import TrainingSettings
 
 
 def plain_loss(prepared, module, batch, project=lambda layer, states: states):

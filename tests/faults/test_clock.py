@@ -22,8 +22,10 @@ from residuum.models.loading import load_model
 from residuum.samples import sample
 from residuum.storage.files import release_folder
 from residuum.storage.results import finished_run, read_run
-from residuum.training import ShuffledBatches, StepLosses, TrainingSettings, train
+from residuum.training.batches import ShuffledBatches
 from residuum.training.finetuning import finetune
+from residuum.training.loop import StepLosses, train
+from residuum.training.settings import TrainingSettings
 from tiny import TEXT
 
 YEAR = 365 * 86_400

@@ -10,10 +10,11 @@ from task_data import task_data_of
 
 from residuum.corpus.tasks import Task
 from residuum.errors import ModelError, SettingError
-from residuum.training import ParameterGroup, load_checkpoint
+from residuum.training.checkpoints import load_checkpoint
 from residuum.training.encoding import Problem
 from residuum.training.learning import LearningSettings, learn, score_split, task_loss
 from residuum.training.networks import load_with_head
+from residuum.training.optimisation import ParameterGroup
 
 KINDS = ("classification", "pair", "regression", "tagging", "choice")
 QUICK = LearningSettings(epochs=1, batch_size=8, learning_rate=1e-3)

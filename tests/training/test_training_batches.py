@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.errors import SettingError
-from residuum.training import ShuffledBatches, StreamBatches, TrainingSettings, shuffled_stream
+from residuum.training.batches import ShuffledBatches, StreamBatches, shuffled_stream
 from residuum.training.optimisation import schedule_factor
+from residuum.training.settings import TrainingSettings
 
 
 @given(st.integers(1, 30), st.integers(1, 7), st.integers(0, 3))

@@ -12,8 +12,11 @@ from torch import nn
 from training_runs import regression
 
 from residuum.errors import DataError, SettingError, StoreError
-from residuum.training import ParameterGroup, ShuffledBatches, StepLosses, TrainingSettings, load_checkpoint, train
-from residuum.training.optimisation import clip_gradients
+from residuum.training.batches import ShuffledBatches
+from residuum.training.checkpoints import load_checkpoint
+from residuum.training.loop import StepLosses, train
+from residuum.training.optimisation import ParameterGroup, clip_gradients
+from residuum.training.settings import TrainingSettings
 
 
 def test_training_equals_a_hand_written_loop(tmp_path):

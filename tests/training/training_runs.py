@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from residuum.training import ShuffledBatches, StepLosses, TrainingResult, TrainingSettings, train
+from residuum.training.batches import ShuffledBatches
+from residuum.training.loop import StepLosses, TrainingResult, train
+from residuum.training.settings import TrainingSettings
 
 ROWS = 64
 

@@ -26,7 +26,7 @@ from residuum.corpus import Corpus
 from residuum.errors import ModelError
 from residuum.models.surgery import layer_count
 from residuum.storage.results import Run, finished_run, write_run
-from residuum.training import discard_checkpoints, load_checkpoint
+from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.learning import TrainingData, learn
 from residuum.training.settings import LearningSettings
 

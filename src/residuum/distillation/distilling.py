@@ -6,20 +6,25 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from residuum.corpus.streams import TextOptions, text_fingerprint
 from residuum.costs import Cost, CostStep, timed, within
+from residuum.distillation.exporting import export_students, loss_table, parameter_table, score_table, trimming_table
+from residuum.distillation.preparation import Prepared, prepare
 from residuum.distillation.settings import DistillSettings
+from residuum.distillation.students import parameter_counts
 from residuum.errors import SettingError
+from residuum.maths.losses import drawn
+from residuum.models.loading import check_weights, evaluating
+from residuum.models.surgery import files_fingerprint
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from residuum.distillation.preparation import Prepared
-    from residuum.training import TrainingResult, TrainingSettings
+from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
+from residuum.training.loop import TrainingResult, rehearse, train, training_step
+from residuum.training.settings import TrainingSettings
 
 COMMAND = "distill"
 MEAN_RETRIEVAL = "retrieval mean"  # the score by which a run with `patience` stops
@@ -85,12 +90,6 @@ class Distillation(Result):
 
 def estimate(settings: DistillSettings) -> DistillationPlan:
     """Time, memory, parameters and layer map of a distillation, from its first steps; nothing is written."""
-    from residuum.distillation.preparation import prepare
-    from residuum.distillation.students import parameter_counts
-    from residuum.maths.losses import drawn
-    from residuum.models.loading import evaluating
-    from residuum.training import rehearse, training_step
-
     prepared = prepare(replace(settings, teacher_cache=None))  # the cache would be written
     teacher, training = prepared.teacher.model, training_settings(settings)
     counts = parameter_counts({student.name: student.model for student in prepared.students})
@@ -130,18 +129,12 @@ def distill(settings: DistillSettings) -> Distillation:
         raise SettingError("out is missing; pass the folder to write, or look at the estimate (--estimate) first.")
     out = Path(settings.out)
     if settings.max_memory is not None:
-        from residuum.models.loading import check_weights
-
         check_weights([settings.teacher], settings.max_memory)
         within(estimate(settings), settings.max_memory)
     identity = with_fingerprints(settings.identity())
     if run := finished_run(out, COMMAND, identity, fresh=settings.fresh):
-        from residuum.training import discard_checkpoints
-
         discard_checkpoints(out)  # left by a kill
         return Distillation(run, out)
-    from residuum.distillation.preparation import prepare
-
     prepared = prepare(settings)
     start = prepared.scores()
     training = _train(prepared, out, identity)
@@ -175,8 +168,6 @@ class DistillationPlan(Cost):
 
 def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as plain values, with the fingerprints of the teacher and the texts beside their places."""
-    from residuum.models.surgery import files_fingerprint
-
     given = settings.get("text", {})
     options = TextOptions(split=given.get("split"), revision=given.get("revision"))
     config = {
@@ -195,8 +186,6 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def training_settings(settings: DistillSettings) -> TrainingSettings:
     """How the students are trained; where one is moved after the other, a step is several of the loop's."""
-    from residuum.training import TrainingSettings
-
     optimiser, turns, every = settings.optimiser, settings.turns, settings.evaluation.every
     return TrainingSettings(
         steps=optimiser.steps * turns,
@@ -220,8 +209,6 @@ def training_settings(settings: DistillSettings) -> TrainingSettings:
 
 
 def _train(prepared: Prepared, out: Path, identity: dict[str, Any]) -> TrainingResult:
-    from residuum.training import train
-
     settings = prepared.settings
     return train(
         prepared.modules,
@@ -242,15 +229,6 @@ def _write(
     prepared: Prepared, training: TrainingResult, start: Mapping[str, float], out: Path, identity: dict[str, Any]
 ) -> Run:
     """Export the students, write the run's folder, drop the checkpoints. `start` are the scores before training."""
-    from residuum.distillation.exporting import (
-        export_students,
-        loss_table,
-        parameter_table,
-        score_table,
-        trimming_table,
-    )
-    from residuum.training import discard_checkpoints, load_checkpoint
-
     settings, prints = prepared.settings, identity["fingerprints"]
     if settings.evaluation.patience is not None:
         load_checkpoint(out, prepared.modules, best=True)

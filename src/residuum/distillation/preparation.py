@@ -56,7 +56,8 @@ from residuum.models.onnx_graphs import check_packages
 from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
-from residuum.training import ParameterGroup, check_abilities, trainable_groups
+from residuum.training.optimisation import ParameterGroup, trainable_groups
+from residuum.training.processes import check_abilities
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -20,7 +20,7 @@ from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
 from residuum.maths.losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
 from residuum.maths.vocabulary_losses import Learner, Projection, SoftTargets, vocabulary_losses
-from residuum.training import StepLosses
+from residuum.training.loop import StepLosses
 
 Batch = Mapping[str, Tensor]
 PAIRS = "pairs "  # before the name of a pair of languages, among the batches of a step

@@ -20,7 +20,7 @@ from torch import Tensor
 from residuum.corpus.streams import TextOptions, text_lines
 from residuum.distillation.settings import TextSettings
 from residuum.errors import CorpusError, ModelError
-from residuum.training import ShuffledBatches, StreamBatches, shuffled_stream
+from residuum.training.batches import ShuffledBatches, StreamBatches, shuffled_stream
 from residuum.training.processes import process_count
 
 if TYPE_CHECKING:

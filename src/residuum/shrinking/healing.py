@@ -19,7 +19,9 @@ from torch import Tensor
 from residuum.models.loading import from_transformers
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout
 from residuum.shrinking.planning import IGNORED, encoded, has_language_head, no_cache, only_places, predicted_tokens
-from residuum.training import ShuffledBatches, StepLosses, TrainingSettings, train
+from residuum.training.batches import ShuffledBatches
+from residuum.training.loop import StepLosses, train
+from residuum.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     import pandas as pd
