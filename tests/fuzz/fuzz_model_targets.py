@@ -26,8 +26,8 @@ from residuum.models.alignment import Aligner
 from residuum.models.loading import load_model, load_tokenizer
 from residuum.probing.minimal_sets import remembered_scores
 from residuum.shrinking.classifier import DESCRIPTION, TENSORS, read_classifier
-from residuum.studies.context import block_count, model_family
 from residuum.studies.running import block_parameters
+from residuum.studies.steps import block_count, model_family
 from residuum.training.checkpoints import Progress, load_checkpoint, open_run, resume, write_checkpoint
 from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 from teachers import save_teacher, write_texts

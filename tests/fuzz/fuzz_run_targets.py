@@ -25,10 +25,10 @@ from residuum.reporting.report import SECTIONS, section, write_figures
 from residuum.samples import teacher_folder
 from residuum.storage.files import release_folder
 from residuum.storage.results import Result, Run, write_run
-from residuum.studies.context import SCALES, StudyContext
 from residuum.studies.data import SampleData
 from residuum.studies.running import begin_study, named_by_content, study_config
 from residuum.studies.settings import StudySettings
+from residuum.studies.steps import SCALES, StudyContext
 
 
 def run_targets(folder: Path) -> list[Target]:

@@ -32,8 +32,8 @@ from residuum.storage import compression as packed
 from residuum.storage.compression import arrow_bytes
 from residuum.storage.files import checksum, write_json
 from residuum.storage.results import Run, read_run, write_run
-from residuum.studies.context import block_count, model_family
 from residuum.studies.running import block_parameters
+from residuum.studies.steps import block_count, model_family
 from residuum.training.checkpoints import Progress, open_run, resume, write_checkpoint
 from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from residuum.samples import teacher_folder
-from residuum.studies import context
-from residuum.studies.context import SCALES, StudyContext
+from residuum.studies import steps
 from residuum.studies.data import SampleData
+from residuum.studies.steps import SCALES, StudyContext
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def tiny():
 @pytest.fixture
 def tiny_sample(tiny, monkeypatch):
     """`--scale sample` is the tiny scale."""
-    monkeypatch.setitem(context.SCALES, "sample", tiny)
+    monkeypatch.setitem(steps.SCALES, "sample", tiny)
 
 
 @pytest.fixture

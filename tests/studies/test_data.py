@@ -6,8 +6,8 @@ import pytest
 
 from residuum.errors import CorpusError, SettingError
 from residuum.samples import sample_text
-from residuum.studies.context import SCALES
 from residuum.studies.data import GivenData, SampleData
+from residuum.studies.steps import SCALES
 
 
 def write_xnli(root, *, own_training):

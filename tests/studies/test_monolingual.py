@@ -8,9 +8,8 @@ import pytest
 from residuum.samples import teacher_folder
 from residuum.storage.results import Run, write_run
 from residuum.studies import monolingual
-from residuum.studies.context import SCALES
 from residuum.studies.data import SampleData
-from residuum.studies.steps import CURVE, distillation_config
+from residuum.studies.steps import CURVE, SCALES, distillation_config
 
 ROWS = tuple(monolingual.DISTILLATIONS["4.8"])
 SCORES = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.55}

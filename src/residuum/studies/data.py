@@ -19,7 +19,7 @@ from residuum.evaluation.pairs import SentencePairs, corpus_pairs, read_pairs
 from residuum.samples import LANGUAGES, sample
 from residuum.samples.settings import SampleTask, SplitName
 from residuum.storage.files import checksum, lone_file
-from residuum.studies.context import Scale
+from residuum.studies.steps import Scale
 
 TARGETS = ("tr", "sw")  # languages that tasks are transferred to from English, unless others are chosen
 TATOEBA = {  # the languages of XTREME's Tatoeba by their codes there

@@ -14,11 +14,17 @@ from residuum.probing.languages import probe_languages
 from residuum.probing.redundancy import redundancy
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
-from residuum.studies.context import StudyContext
 from residuum.studies.documents import Document, Results, StudyStep, Workload, case_name
 from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, layer_maps, wide
 from residuum.studies.redundancy import removable_fraction
-from residuum.studies.steps import compare_stores, distillation_config, distillation_load, n_sentences, task_redundancy
+from residuum.studies.steps import (
+    StudyContext,
+    compare_stores,
+    distillation_config,
+    distillation_load,
+    n_sentences,
+    task_redundancy,
+)
 
 STUDENT = "student"
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of tables B.1 and B.2

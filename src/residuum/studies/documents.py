@@ -15,8 +15,8 @@ from residuum.studies.claims import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Claim, E
 from residuum.studies.settings import StudyName
 
 if TYPE_CHECKING:
-    from residuum.studies.context import StudyContext
     from residuum.studies.exhibits import Exhibit
+    from residuum.studies.steps import StudyContext
 
 FINDING_COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
 CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")

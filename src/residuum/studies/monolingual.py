@@ -25,10 +25,16 @@ from residuum.models.surgery import keep_layers, kept_layers
 from residuum.storage.results import Result, Run, clear_content_errors, finished_run, read_run, write_run
 from residuum.storage.schemas import read_yaml
 from residuum.studies.claims import Evidence, Measurement, claim
-from residuum.studies.context import NARROW_RATE, StudyContext, block_count, is_narrow
 from residuum.studies.documents import Document, PrintedNumber, PrintedTargets, Results, StudyStep, Workload
 from residuum.studies.exhibits import AVERAGE, Drawing, Exhibit, chosen, gathered, wide
-from residuum.studies.steps import distillation_config, distillation_load
+from residuum.studies.steps import (
+    NARROW_RATE,
+    StudyContext,
+    block_count,
+    distillation_config,
+    distillation_load,
+    is_narrow,
+)
 
 TEACHER = "xlm-roberta-base"
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"

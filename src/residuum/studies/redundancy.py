@@ -21,7 +21,6 @@ from residuum.maths.targets import class_target
 from residuum.shrinking.transferring import transfer
 from residuum.storage.results import Run, finished_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
-from residuum.studies.context import StudyContext
 from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload, case_name
 from residuum.studies.exhibits import (
     AVERAGE,
@@ -37,7 +36,7 @@ from residuum.studies.exhibits import (
     with_facts,
 )
 from residuum.studies.similarity import layer_pairs, neighbours_are_alike
-from residuum.studies.steps import compare_models, finetune_step, n_sentences, task_redundancy
+from residuum.studies.steps import StudyContext, compare_models, finetune_step, n_sentences, task_redundancy
 
 KEEP_MINIMAL = 0.97  # of the oracle's score, for tables 1 and 2
 SUFFICIENT = 0.99  # of the oracle's score

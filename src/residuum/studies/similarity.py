@@ -7,10 +7,9 @@ import pandas as pd
 
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
-from residuum.studies.context import StudyContext, block_count, has_heads
 from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload, step_name
 from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, heatmaps, wide
-from residuum.studies.steps import compare_stores, finetune_step
+from residuum.studies.steps import StudyContext, block_count, compare_stores, finetune_step, has_heads
 
 MEASURES = ("neuron", "mixed", "svcca", "pwcca", "cka")
 ATTENTION = (

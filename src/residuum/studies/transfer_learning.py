@@ -16,10 +16,9 @@ from residuum.probing.examples import labelled_splits
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.storage.results import Run, finished_run, write_run
 from residuum.studies.claims import Evidence, Measurement, claim
-from residuum.studies.context import StudyContext, block_count
 from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload
 from residuum.studies.exhibits import Drawing, Exhibit, chosen, gathered, rows_of, wide
-from residuum.studies.steps import finetune_step
+from residuum.studies.steps import StudyContext, block_count, finetune_step
 
 SHARES = (0.05, 0.1)  # of neurons: 5 % for parts of speech and semantic tags, 10 % for chunks
 SHARE = 0.05  # of neurons, in the top and bottom sets that are compared
