@@ -21,7 +21,7 @@ from residuum.corpus.tasks import Task
 from residuum.errors import CorpusError, SettingError, StoreError
 from residuum.models.loading import load_model
 from residuum.shrinking.estimator import FeatureTransfer
-from residuum.shrinking.records import share_of_oracle
+from residuum.shrinking.records import kept_share, share_of_oracle
 from residuum.shrinking.selection import FeatureSelection
 from residuum.shrinking.transferring import transfer
 from residuum.storage.results import Run, read_run, write_run
@@ -186,6 +186,9 @@ def test_texts_and_labels_can_be_given_as_lists(tiny_folder):
 def test_no_share_of_the_oracle_is_said_where_it_scores_nothing():
     assert math.isnan(share_of_oracle(0.5, SimpleNamespace(test=0.0)))
     assert share_of_oracle(0.3, SimpleNamespace(test=0.6)) == 0.5
+    summary = {"share of oracle": 0.69, "oracle": 0.03, "interval of the share": [-5.2, 5.8]}
+    assert kept_share(summary) == ""
+    assert "69.0% of the oracle's 0.0300" in kept_share(summary | {"interval of the share": [0.5, 0.9]})
 
 
 SENTENCES = tagged_corpus(60)

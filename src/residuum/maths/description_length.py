@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import BLOCK, Features, select_words, windows
-from residuum.maths.probing import PaperRecipe, Probe, ProbeRecipe, TrainedProbe, check_battery, fit
+from residuum.maths.probing import PaperRecipe, Probe, ProbeRecipe, check_battery, fit
 from residuum.maths.targets import Target
 
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
@@ -54,7 +54,10 @@ def description_lengths(
         words = np.sort(order[:known])
         learnt = {name: Target(target.values[words], target.classes) for name, target in targets.items()}
         trained = fit(select_words(features, words), learnt, probes, recipe or PaperRecipe())
-        bits += _bits(trained, features, targets, np.sort(order[known:until]))
+        for rows, x in _blocks(features, np.sort(order[known:until])):
+            for place, probe in enumerate(trained):
+                values = targets[probe.probe.target].values[rows]
+                bits[place] -= probe.log_probabilities(x)[np.arange(len(x)), values].sum() / np.log(2)
     uniform = n_words * np.log2(classes)
     return [DescriptionLength(*pair) for pair in zip(bits.tolist(), uniform.tolist(), strict=True)]
 
@@ -74,21 +77,6 @@ def _check(
             raise DataError(f"The target {probe.target!r} has no classes; a description length is of class labels.")
         if len(target.values) != features.shape[0]:
             raise DataError(f"{features.shape[0]} words came with {len(target.values)} labels of {probe.target!r}.")
-
-
-def _bits(
-    trained: Sequence[TrainedProbe],
-    features: Features,
-    targets: Mapping[str, Target],
-    words: Int[np.ndarray, " new"],
-) -> Float[np.ndarray, " probe"]:
-    """−Σ log₂ p(label) over the words for each probe, block by block."""
-    total = np.zeros(len(trained))
-    for rows, x in _blocks(features, words):
-        for place, probe in enumerate(trained):
-            values = targets[probe.probe.target].values[rows]
-            total[place] -= probe.log_probabilities(x)[np.arange(len(x)), values].sum()
-    return total / np.log(2)
 
 
 def _blocks(

@@ -186,7 +186,11 @@ class FeatureTransfer(ClassifierMixin, BaseEstimator):
             recipe = dict(settings["recipe"])
             recipe |= {"path": tuple(recipe["path"])} if "path" in recipe else {}
             settings["recipe"] = _RECIPES[recipe.pop("name")](**recipe)
-            loaded = cls(run.config["model"], _task_of(run.config, predictor), device=device, **settings)
+            name, unit, regression = run.config["task"], predictor.unit.unit, not predictor.classifier.labels
+            task = named_task(name)
+            if (task.unit, task.regression) != (unit, regression):  # its name alone would mean another kind
+                name = Task(name, name, unit, "", regression)
+            loaded = cls(run.config["model"], name, device=device, **settings)
         loaded._folder = _ResultFolder(place, temporary=False)
         loaded._adopt(Transfer(run, place), predictor)
         return loaded
@@ -324,10 +328,3 @@ def _plain_labels(labels: Any, unit: str) -> list[Any]:
         None if absent else value.item() if isinstance(value, np.generic) else value
         for value, absent in zip(values, missing, strict=True)
     ]
-
-
-def _task_of(config: Mapping[str, Any], predictor: Predictor) -> str | Task:
-    """The task's name, or the task itself where the name alone would mean another kind."""
-    name, unit, regression = config["task"], predictor.unit.unit, not predictor.classifier.labels
-    known = named_task(name)
-    return name if (known.unit, known.regression) == (unit, regression) else Task(name, name, unit, "", regression)

@@ -131,9 +131,9 @@ def warnings_of(summary: Mapping[str, Any], chosen: Chosen, config: Mapping[str,
 
 
 def kept_share(summary: Mapping[str, Any]) -> str:
-    """The share of the oracle's score in words; nothing where the oracle scores 0."""
+    """The share of the oracle's score in words; nothing where the oracle scores 0, or may do so (a share below 0)."""
     share, (low, high) = summary["share of oracle"], summary["interval of the share"]
-    if math.isnan(share):
+    if math.isnan(share) or low < 0:
         return ""
     return f", {share:.1%} of the oracle's {summary['oracle']:.4f} (95 % CI {low:.1%}–{high:.1%})"
 
