@@ -16,7 +16,7 @@ TEST := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 DEFAULT_TESTS := -n 2 --dist loadfile -m "not slow"
 OLD_WARNINGS := -W default::DeprecationWarning -W default::FutureWarning  # of old packages about newer ones
 
-.PHONY: help demo test test-slow test-oldest test-newest test-python fuzz kill check format docs bench sbom clean
+.PHONY: help demo pictures test test-slow test-oldest test-newest test-python fuzz kill check format docs bench sbom clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ format: $(VENV)/dev.stamp  ## let ruff mend what it can
 docs: $(VENV)/dev.stamp  ## build the documentation into site/
 	$(BIN)/python docs/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+pictures: demo  ## take the pictures of the documentation from the demo's page (needs a Chromium)
+	$(BIN)/python docs/picture.py demo/report.html
 
 bench: $(VENV)/dev.stamp  ## the measurements behind the claims (minutes; needs RESIDUUM_DATA)
 	for script in benchmarks/[a-z]*.py; do HF_HUB_OFFLINE=1 $(BIN)/python $$script || exit 1; done

@@ -234,3 +234,18 @@ def load_script(path: Path):
     sys.modules["docs_reference"] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_changelog_is_read_in_two_minutes():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 800
+    starts = [line[:60] for line in text.splitlines() if line.startswith("- ")]
+    assert len(set(starts)) == len(starts), "an entry that stands twice"
+
+
+def test_the_pictures_of_the_readme_and_of_the_pages_are_there():
+    pages = {ROOT / "README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    pages |= {DOCS / name: text for name, text in PAGES.items()}
+    images = [(page, image) for page, text in pages.items() for image in re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)]
+    assert ("README.md", "docs/images/smaller.png") in [(page.name, image) for page, image in images]
+    assert [image for page, image in images if not (page.parent / image).is_file()] == []

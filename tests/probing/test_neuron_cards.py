@@ -105,7 +105,7 @@ def test_what_cannot_be_described_is_explained(store, tiny_folder, tmp_path):
     ):
         with pytest.raises(SettingError, match=message):
             describe(store, neurons=neurons)
-    with pytest.raises(SettingError, match="give the corpus that it shall read"):
+    with pytest.raises(SettingError, match="give the corpus to read"):
         describe(load_model(tiny_folder("bert")), neurons=["1:1"])
     with pytest.raises(SettingError, match="Neuron 2:5 has no card; the cards are 2:0"):
         describe(store, neurons=["2:0"]).card("2:5")

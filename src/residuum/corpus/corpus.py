@@ -184,7 +184,7 @@ class Corpus:
         return " ".join(self.pairs[index])
 
     def word_labels(self, name: str) -> WordLabels:
-        """The word labels called `name`: one list a sentence, one entry a word. The hub's `ner_tags` are also `ner`."""
+        """Word labels called `name`: a list per sentence, an entry per word. The hub's `ner_tags` are also `ner`."""
         if name not in self.labels and f"{name}_tags" in self.labels:
             return self.labels[f"{name}_tags"]
         if name not in self.labels:

@@ -136,7 +136,7 @@ def _decoded(data: bytes, path: Path, position: int) -> str:
 
 
 def read_lines(path: Path, options: Options) -> Corpus:
-    """A sentence a line, words by white space; blank lines are left out, and ids are line numbers."""
+    """One sentence per line, words by white space; blank lines are left out, and ids are line numbers."""
     sentences: list[list[str]] = []
     ids: list[str] = []
     texts: list[str] = []

@@ -310,7 +310,7 @@ def whole_store(
     if isinstance(found, ActivationStore):
         return _with_layers(found, layers)
     if corpus is None or activations is None:
-        lacking = "the corpus that it shall read" if corpus is None else "the folder to keep its activations in"
+        lacking = "the corpus to read" if corpus is None else "the folder to keep its activations in"
         raise SettingError(f"{found} is a model, not an activation store; give {lacking}.")
     from residuum.activations.extraction import extract
     from residuum.corpus import read_corpus

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reporting.charts import Series, layer_chart, level, line_chart, lines, plain
+from residuum.reporting.charts import Series, layer_chart, level, line_chart, lines
 from residuum.reporting.content import Finding, Panel, Section, TableSpec, View, is_known, single_view
 from residuum.reporting.wording import count, layer_range, short_name, with_interval
 from residuum.storage.results import Run
@@ -127,14 +127,15 @@ def kept_layers_chart(run: Run, cost: str, axis: str) -> go.Figure:
     rows = rows.assign(**{cost: rows[cost] * unit})
     saved = run.tables["steps"].query("step == 'as saved'")
     saved = saved.assign(**{cost: saved[cost] * unit})
-    series = lines(rows, cost, "test", name="all neurons of the layers up to …")
-    series += lines(saved, cost, "test", name="the model that was written")
+    lowest = "all neurons of the lowest layers (their number beside each dot)"
+    written = f"the model that was written ({run.summary['layers']} layers, {run.summary['neurons']:,} neurons)"
+    series = lines(rows, cost, "test", name=lowest) + lines(saved, cost, "test", name=written)
     if len(rows) and (baselines := run.summary.get("baselines")):
         name, value = max(baselines.items(), key=lambda item: item[1])
         series.append(level(f"{name} baseline", rows[cost], value))
     figure = line_chart(series, x=axis, y=f"{run.summary['metric']} on test", x_from_zero=True)
     numbers = {"mode": "lines+markers+text", "text": [f"{n}" for n in rows["layer"]], "textposition": "bottom right"}
-    return figure.update_traces(numbers, selector={"name": plain("all neurons of the layers up to …")})
+    return figure.update_traces(numbers, selector={"name": lowest})
 
 
 def _transfer_findings(run: Run, metric: str) -> Iterator[Finding]:
