@@ -158,6 +158,8 @@ def test_a_mistyped_path_is_called_a_missing_path(words, message, run, tiny_fold
     [
         (["sample", "klingon"], "TASK is 'klingon'; expected one of treebank, ner, nli, copa, translation, polarity, "),
         (["prune", "m", "--out", "x"], "prune needs --drop or --keep, and with --by the number of layers; or --ffn or"),
+        (["distill", "m", "a.txt", "--preset", "hinton", "--out", "x"], "LANGUAGE=TEXT is 'a.txt'; expected at least"),
+        (["distill", "m", "en=a.txt", "--out", "x"], "Pass either --preset or --losses."),
     ],
 )
 def test_a_usage_error_is_in_words_of_the_command_line(words, message, run):

@@ -22,7 +22,7 @@ MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": 
     ("change", "message"),
     [
         ({"preset": "monoshto"}, "There is no preset 'monoshto'; choose one of hinton"),
-        ({"preset": None}, "Give either preset or losses"),
+        ({"preset": None}, "Pass either preset= or losses="),
         ({"preset": None, "losses": {"mlm": 0.5}}, "losses: the weights add up to 0.5; expected 1"),
         ({"preset": None, "losses": {"mml": 1}}, "losses: there is no loss term 'mml'; choose from mlm"),
         ({"students": {"a": ["en", "fi"]}}, "students.a learns fi, which has no text; texts has en, tr"),

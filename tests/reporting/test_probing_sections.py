@@ -235,3 +235,11 @@ def test_a_map_shows_names_and_leaves_gaps_blank():
     assert len(wide.layout.xaxis.ticktext) <= 60
     assert len(tall.layout.yaxis.ticktext) == 100
     assert tall.layout.height >= 13 * 100
+
+
+def test_a_map_has_room_for_long_names_below_it():
+    names = [f"a ranking of neurons by method {n} of many" for n in range(8)]
+    figure = value_map(pd.DataFrame(np.eye(8), names, names), x="ranking", y="ranking", colours="overlap")
+    assert max(map(len, figure.layout.xaxis.ticktext)) <= 24
+    short = value_map(pd.DataFrame(np.eye(8)), x="layer", y="layer", colours="overlap")
+    assert figure.layout.height >= short.layout.height + 7 * 24, "they stand upright and leave the cells their height"

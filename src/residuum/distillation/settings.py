@@ -17,7 +17,7 @@ and then all are divided by their sum.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -26,6 +26,7 @@ from residuum.errors import SettingError
 from residuum.settings import (
     Argument,
     Device,
+    InvalidSettingError,
     Option,
     Out,
     Resumable,
@@ -343,7 +344,8 @@ class DistillSettings(Resumable):
     def _check_texts(self) -> None:
         texts = named_values(self.texts)
         if not isinstance(texts, Mapping) or not texts or not all(isinstance(t, str | Path) for t in texts.values()):
-            raise SettingError(f"texts is {str(self.texts)[:80]!r}; expected at least one LANGUAGE=TEXT.")
+            found = ", ".join(map(str, texts)) if isinstance(texts, Sequence) else texts
+            raise InvalidSettingError("texts", f"is {str(found)[:80]!r}; expected at least one LANGUAGE=TEXT.")
         for name in (*texts, *(self.students or {})):
             if not re.fullmatch(r"[\w.-]+", str(name)):
                 raise SettingError(
@@ -354,7 +356,7 @@ class DistillSettings(Resumable):
 
     def _check_losses(self) -> None:
         if (self.preset is None) == (self.losses is None):
-            raise SettingError("Give either preset or losses, not both and not neither.")
+            raise SettingError("Pass either preset= or losses=.")
         if self.preset is not None and self.preset not in PRESETS:
             raise SettingError(f"There is no preset {self.preset!r}; choose one of {', '.join(PRESETS)}.")
         for term, weight in (self.losses or {}).items():

@@ -29,7 +29,8 @@ LEGEND = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", 
 MARGIN = {"l": 56, "r": 14, "t": 30, "b": 44}
 MAP_AXIS = {"showgrid": False, "zeroline": False, "ticks": "", "automargin": True}
 ROW_LABELS, COLUMN_LABELS = 110, 60  # rows and columns of a map up to which each has its label
-LABEL_LENGTH = 40  # characters of a label on an axis
+LABEL_LENGTH, COLUMN_LENGTH = 40, 24  # characters of a label on an axis, and of one below a map
+LETTER, HALF_PAGE = 7, 400  # pixels: labels that do not fit beside each other on half a page stand upright
 CELLS_WITH_NUMBERS = 400  # cells of a map up to which the numbers are written in them
 
 
@@ -218,11 +219,14 @@ def value_map(table: pd.DataFrame, *, x: str, y: str, colours: str) -> go.Figure
     )
     bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": plain(colours), "side": "right"}}
     row_height = min(26, max(13, 1400 // max(len(rows), 1)))  # so that every label of up to a hundred rows fits
+    below = _ticks(columns, COLUMN_LABELS, COLUMN_LENGTH)
+    longest = LETTER * max(map(len, below["ticktext"]), default=0)
+    upright = longest if longest * len(below["ticktext"]) > HALF_PAGE else 0
     layout = {
         "template": "none",
-        "height": 160 + row_height * len(rows),
+        "height": 160 + row_height * len(rows) + upright,
         "margin": MARGIN,
-        "xaxis": {**MAP_AXIS, **_ticks(columns, COLUMN_LABELS), "title": {"text": plain(x), "standoff": 6}},
+        "xaxis": {**MAP_AXIS, **below, "title": {"text": plain(x), "standoff": 6}},
         "yaxis": {
             **MAP_AXIS,
             **_ticks(rows, ROW_LABELS),
@@ -449,7 +453,7 @@ def _traces(series: Series, place: int, x: str) -> list[go.Scatter]:
     return [band, line] if places else [line]
 
 
-def _ticks(names: Sequence[str], most: int) -> dict[str, Any]:
+def _ticks(names: Sequence[str], most: int, length: int = LABEL_LENGTH) -> dict[str, Any]:
     step = -(-len(names) // most) or 1
     places = list(range(0, len(names), step))
-    return {"tickvals": places, "ticktext": [plain(shortened(names[place], LABEL_LENGTH)) for place in places]}
+    return {"tickvals": places, "ticktext": [plain(shortened(names[place], length)) for place in places]}

@@ -80,7 +80,7 @@ ABLATE_TABLES = {
 }
 METHODS = {
     "forward": "forward selection",
-    "discriminant": "forward selection, classes scaled alike",
+    "discriminant": "discriminant",
     "lca": "LCA",
     "iou": "IoU",
     "mean_difference": "mean difference",

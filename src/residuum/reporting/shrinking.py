@@ -112,7 +112,7 @@ def transfer_section(run: Run) -> Section:
         facts={
             "layers": f"{summary['layers']} of {summary['layers before']}",
             "neurons": f"{summary['neurons']:,} ({summary['share of neurons']:.1%})",
-            "of the oracle's score": f"{summary['share of oracle']:.1%}",
+            f"of the {metric} of all neurons": f"{summary['share of oracle']:.1%}",
             "faster": f"{summary['speed-up'][0]:.1f}×",
         },
         findings=_transfer_findings(run, metric),

@@ -38,6 +38,7 @@ MEASURES = (*PAPER, "cka_debiased")  # of the model and its random twin
 PAIR = ("tr", "sw")  # Turkish and Swahili
 LINES, STEPS = 2000, 120  # of the distillation, per language
 CHECKED = ("compare", "random")  # steps of the study: what trains no model
+USUAL = 60.0  # seconds at the expected pace that are counted before the first part, which is short, tells another
 TITLE = f"What {MINILM} repeats, and the small models that are left"
 
 
@@ -76,7 +77,10 @@ def minilm_folder() -> Path:
 
 @dataclass
 class Clock:
-    """The time left: the expected time of the remaining parts, at the pace of the finished ones."""
+    """The time left: the expected time of the remaining parts, at the pace of the finished ones.
+
+    A minute at the expected pace is added to them, so that one slow start does not multiply the whole time.
+    """
 
     seconds: dict[str, float]
     start: float = field(default_factory=time.monotonic)
@@ -89,7 +93,7 @@ class Clock:
     def left(self) -> str:
         """The time left as text."""
         expected = sum(self.seconds[name] for name in self.done)
-        pace = (time.monotonic() - self.start) / expected if expected else 1.0
+        pace = (USUAL + time.monotonic() - self.start) / (USUAL + expected)
         seconds = pace * sum(cost for name, cost in self.seconds.items() if name not in self.done)
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(seconds, 1):.0f} s"
 
