@@ -34,7 +34,6 @@ STEPS = ("layers", "clusters", "neurons")
 """LayerSelector, correlation clustering and feature selection (Dalvi et al. 2020, §7)."""
 BUDGETS = {"layers": "layers", "neurons": "neurons", "bytes": "layers", "ms": "layers", "speedup": "layers"}
 """What a budget can limit, and the step that keeps to it."""
-MEASUREMENTS = ("cka", "angular", "probe")
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
 
 ModelName = Annotated[Any, Argument("Model folder, .gguf file or hub name")]
