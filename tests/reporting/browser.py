@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -111,13 +111,15 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str) -> None:
-        """Wait until a JavaScript expression is true."""
+    def wait_for(self, condition: str, after: Callable[[], None] = lambda: None) -> None:
+        """Wait until a JavaScript expression is true, each time after what the reader does."""
         deadline = time.monotonic() + self._timeout
+        after()
         while not self.run(f"Boolean({condition})"):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{condition} did not come true; errors: {self.errors}")
             time.sleep(0.05)
+            after()
 
     def press(self, key: str, code: int) -> None:
         """Press and release a key."""

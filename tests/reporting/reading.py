@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import cycle
 from pathlib import Path
 
 import pandas as pd
@@ -96,12 +97,18 @@ def hover_a_map(page: Page) -> None:
     page.wait_for(f"!{MAP}.closest('section').hidden")
     page.run(f"{MAP}.querySelector('.plot').scrollIntoView({{block: 'center', behavior: 'instant'}})")
     page.wait_for(f"{MAP}.querySelector('.nsewdrag')")
-    place = page.run(
-        f"(() => {{ const box = {MAP}.querySelector('.nsewdrag').getBoundingClientRect();"
-        "return [box.x + box.width * 0.1, box.y + box.height * 0.1] })()"
-    )
-    page.point_at(*place)
-    page.wait_for(rf"/, layer \d+.*, layer \d+value [\d.]+/.test({MAP}.querySelector('.hoverlayer').textContent)")
+    shares = cycle((0.1, 0.11))  # a hand is never still; a page that was busy sees the next move
+
+    def point() -> None:
+        share = next(shares)
+        place = page.run(
+            f"(() => {{ const box = {MAP}.querySelector('.nsewdrag').getBoundingClientRect();"
+            f"return [box.x + box.width * {share}, box.y + box.height * {share}] }})()"
+        )
+        page.point_at(*place)
+
+    told = rf"/, layer \d+.*, layer \d+value [\d.]+/.test({MAP}.querySelector('.hoverlayer').textContent)"
+    page.wait_for(told, after=point)
 
 
 def download_a_figure(page: Page, folder: Path) -> None:
