@@ -6,6 +6,7 @@ import pytest
 from report_runs import comparison_run
 
 from residuum.comparison.tables import beside_table
+from residuum.reporting import similarity
 from residuum.reporting.report import section
 
 
@@ -126,3 +127,13 @@ def test_models_of_one_layer_have_nothing_to_repeat(models):
     assert "Repetition" not in said
     assert "Largest change" not in said
     assert ("Most alike across models" in said) == (len(models) == 2)
+
+
+def test_a_map_of_models_has_room_for_their_names_and_a_map_of_layers_does_not_waste_it():
+    models = pd.DataFrame(np.eye(2), *[["all-MiniLM-L6-v2", "all-MiniLM-L6-v2 (random)"]] * 2)
+    named, numbered = (similarity._square_map(square, "Viridis", "CKA") for square in (models, pd.DataFrame(np.eye(7))))
+    assert named.layout.margin.l >= 7 * max(map(len, named.layout.yaxis.ticktext))
+    assert numbered.layout.margin.l < 60
+    assert numbered.layout.xaxis.tickangle == 0
+    assert named.layout.title.text == "CKA", "in the bar's own title plotly lets words fall into the bar"
+    assert named.data[0].colorbar.title.text is None

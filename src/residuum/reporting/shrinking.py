@@ -127,8 +127,8 @@ def kept_layers_chart(run: Run, cost: str, axis: str) -> go.Figure:
     rows = rows.assign(**{cost: rows[cost] * unit})
     saved = run.tables["steps"].query("step == 'as saved'")
     saved = saved.assign(**{cost: saved[cost] * unit})
-    lowest = "all neurons of the lowest layers (their number beside each dot)"
-    written = f"the model that was written ({run.summary['layers']} layers, {run.summary['neurons']:,} neurons)"
+    lowest = "all neurons of the lowest 0, 1, 2 … layers"
+    written = f"model that was written ({run.summary['layers']} layers, {run.summary['neurons']:,} neurons)"
     series = lines(rows, cost, "test", name=lowest) + lines(saved, cost, "test", name=written)
     if len(rows) and (baselines := run.summary.get("baselines")):
         name, value = max(baselines.items(), key=lambda item: item[1])

@@ -71,6 +71,7 @@ REPORTED = (
     "beside",
     *SAID,
 )  # in other sentences
+BELOW = {"yref": "container", "y": 0, "yanchor": "bottom"}  # where the bar of colours and its title stand
 LAYERS_WITH_NUMBERS = 16  # layers in a map up to which the numbers are written in the cells
 LAYER_LABELS = 36  # layers on an axis up to which each has its number
 DIFFERENCE_MAPS = 6  # pairs of models whose maps are subtracted
@@ -227,16 +228,18 @@ def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: 
         zmax=high,
         texttemplate="%{z:.2f}" if len(labels) <= LAYERS_WITH_NUMBERS else None,
         hovertemplate="%{z:.3f}<extra></extra>",
-        colorbar={"orientation": "h", "thickness": 12, "y": -0.3, "yanchor": "top", "title": {"text": plain(title)}},
+        colorbar={"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **BELOW, "ypad": 4, "nticks": 6},
     )
-    axis = {"tickvals": places, "ticktext": labels, "showgrid": False, "zeroline": False, "constrain": "domain"}
+    named = max(map(len, labels), default=0) > 3  # names of models, not numbers of layers
+    axis = {"tickvals": places, "ticktext": labels, "ticks": "", "showgrid": False, "zeroline": False}
     layout = {
         "template": "none",
         "width": 720,
         "height": 720,
-        "margin": {"l": 150, "r": 14, "t": 30, "b": 190},
-        "xaxis": {**axis, "tickangle": -35},
-        "yaxis": {**axis, "autorange": "reversed", "scaleanchor": "x"},
+        "margin": {"l": 190 if named else 40, "r": 14, "t": 30, "b": 190 if named else 92},
+        "xaxis": {**axis, "constrain": "domain", "tickangle": -35 if named else 0},
+        "yaxis": {**axis, "constrain": "domain", "autorange": "reversed", "scaleanchor": "x"},
+        "title": {"text": plain(title), "font": {"size": 13}, "xref": "paper", "x": 0.5, **BELOW, "pad": {"b": 40}},
     }
     return go.Figure(trace, layout)
 
@@ -515,8 +518,7 @@ def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[floa
         "ticks": "",
         "constrain": "domain",
     }
-    below = {"yref": "container", "y": 0, "yanchor": "bottom"}
-    bar = {"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **below, "ypad": 4, "nticks": 6}
+    bar = {"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **BELOW, "ypad": 4, "nticks": 6}
     title = {"text": plain(measure_term(measure).title), "font": {"size": 13}, "xref": "paper", "x": 0.5}
     return {
         "template": "none",
@@ -527,7 +529,7 @@ def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[floa
         "yaxis": {**axis, "range": [spans[-1].end, 0], "scaleanchor": "x"},
         "coloraxis": {"colorscale": "Viridis", "cmin": colours[0], "cmax": colours[1], "colorbar": bar},
         # The title of the colours is the figure's; plotly lets a title of the colour bar itself fall into the bar.
-        "title": {**title, **below, "pad": {"b": 40}},
+        "title": {**title, **BELOW, "pad": {"b": 40}},
         "annotations": names,
         # From these the page fits the labels again when its width changes.
         "meta": {"models": [{"name": span.model, "layers": list(span.layers)} for span in spans]},
