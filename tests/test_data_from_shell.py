@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from residuum.corpus import read_corpus
 from residuum.corpus.tasks import labels_of, named_task, read_task
 from residuum.errors import CorpusError
+from residuum.probing.settings import ProbeSettings
 
 WORDS = ("mbwa", "paka", "mtoto", "nyumba")
 ACTIONS = ("analala", "anakula", "anacheza")
@@ -122,6 +124,35 @@ def test_a_folder_without_a_train_part_says_so(run, tiny_folder, tmp_path):
     status, _, err = run("probe", tiny_folder(), folder, "--task", "upos", "--out", tmp_path / "out")
     assert status == 1
     assert "has no train part, only dev and test" in err
+
+
+def test_the_next_command_reads_the_same_data(run, tiny_folder, tmp_path):
+    path = cola(tmp_path / "CoLA") / "train.tsv"
+    data = ["--text", "3", "--label", "1", "--delimiter", "tab", "--dev", path.with_name("dev.tsv"), "--no-header"]
+    options = ["--task", "sentence", *data, "--limit", "60"]
+    status, out, err = run("probe", tiny_folder(), path, *options, *QUICK["probe"], "--out", tmp_path / "out")
+    assert status == 0, err
+    following = next(line for line in out.splitlines() if line.startswith("Next: residuum rank "))
+    arguments = shlex.split(following.partition("residuum ")[2])
+    assert run(*arguments[:-1], tmp_path / "rank", "--no-progress")[0] == 0
+    assert {"--text", "--label", "--delimiter", "--dev", "--no-header", "--limit"} <= set(arguments)
+
+
+def test_names_of_columns_and_odd_paths_survive_the_shell():
+    settings = ProbeSettings("m", "d", "pos", columns=("word", None, "my tag"), delimiter=" ", dev="a dir/dev.txt")
+    assert settings.as_options == " --columns 'word,_,my tag' --delimiter space --dev 'a dir/dev.txt'"
+    assert ProbeSettings("m", "d", "pos").as_options == ""
+
+
+def test_the_folder_of_the_official_cola_asks_which_development_part(run, tiny_folder, tmp_path):
+    folder = cola(tmp_path / "raw")
+    for old, new in (("train", "in_domain_train"), ("dev", "in_domain_dev"), ("test", "out_of_domain_dev")):
+        (folder / f"{old}.tsv").rename(folder / f"{new}.tsv")
+    command = ["probe", tiny_folder(), folder, "--task", "cola", *QUICK["probe"], "--out", tmp_path / "out"]
+    status, _, err = run(*command)
+    assert status == 1
+    assert "several dev parts: in_domain_dev.tsv, out_of_domain_dev.tsv. Name one with --dev FILE" in err
+    assert run(*command, "--dev", folder / "in_domain_dev.tsv")[0] == 0
 
 
 @pytest.mark.parametrize(

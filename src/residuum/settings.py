@@ -28,6 +28,7 @@ import math
 import operator
 import os
 import re
+import shlex
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -740,3 +741,14 @@ class TaskReading(TableReading):
     limit: Limit = None
     max_loss: MaxLoss = 0.0
     device: Device = "auto"
+
+    @property
+    def as_options(self) -> str:
+        """What was asked for of the data, as options that let another command read the same; each after a space."""
+        asked = self.table | {name: getattr(self, name) for name in ("dev", "test", "limit")}
+        header = {None: "", True: " --header", False: " --no-header"}[asked.pop("header")]
+        if asked["columns"] is not None:
+            asked["columns"] = ",".join(name or "_" for name in asked["columns"])
+        asked["delimiter"] = {"\t": "tab", " ": "space"}.get(asked["delimiter"], asked["delimiter"])
+        known = {name: value for name, value in asked.items() if isinstance(value, str | int | os.PathLike)}
+        return "".join(f" --{name} {shlex.quote(str(value))}" for name, value in known.items()) + header

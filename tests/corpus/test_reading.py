@@ -197,7 +197,7 @@ def test_the_file_that_is_called_by_the_split_alone_is_the_split(tmp_path):
 
 
 def test_a_folder_without_text_is_reported(tmp_path):
-    with pytest.raises(CorpusError, match=r"has no file; expected one\. Name one of: no text\."):
+    with pytest.raises(CorpusError, match=r"holds no file of text; name a folder or file that does\."):
         read_corpus(tmp_path)
 
 

@@ -192,11 +192,13 @@ def chosen_file(path: Path, split: str | None) -> Path:
     matching = files_of_split(path, split)
     if len(matching) == 1:
         return matching[0]
+    names = [file.name for file in matching or files_of_split(path, None)]
+    if not names:
+        raise CorpusError(f"The folder {path} holds no file of text; name a folder or file that does.")
     of_split = "" if split is None else f" of the split {split!r}"
     found = "no file" if not matching else f"{len(matching)} files"
-    names = [file.name for file in matching or files_of_split(path, None)]
     listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    raise CorpusError(f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed or 'no text'}.")
+    raise CorpusError(f"The folder {path} has {found}{of_split}; expected one. Name one of: {listed}.")
 
 
 def files_of_split(folder: Path, split: str | None) -> list[Path]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from residuum.corpus import Corpus, candidate_pairs, read_corpus
 from residuum.corpus.corpus import Options
-from residuum.corpus.reading import chosen_file, has_part_column, has_split
+from residuum.corpus.reading import chosen_file, files_of_split, has_part_column, has_split
 from residuum.corpus.records import known_text_columns
 from residuum.corpus.text_files import first_lines
 from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
@@ -267,6 +267,11 @@ def _first_part(task: Task, corpus: str | os.PathLike[str], names: list[str], ta
         return _read(task, path, names[-1], table) if _has_part_column(path, table) else None
     if path.exists():
         there = next((name for name in names if has_split(path, name)), None)
+        if there is not None and len(files := files_of_split(path, there)) > 1:
+            listed = ", ".join(file.name for file in files)
+            raise CorpusError(
+                f"The folder {path} has several {there} parts: {listed}. Name one with {names[-1]}='FILE'."
+            )
         return None if there is None else _read(task, corpus, there, table)
     for name in names:
         with suppress(MissingSplitError):

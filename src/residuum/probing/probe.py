@@ -209,8 +209,8 @@ def _summary(
         "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
         "warnings": doubts(data, oracle, known, settings.keep),
         "answer": _answer(sufficient, best, oracle, settings.keep, known),
-        "next": f"residuum rank {arguments(settings.model, settings.data)} --task {data.splits.task.name}{layers} "
-        "--out OUT",
+        "next": f"residuum rank {arguments(settings.model, settings.data)} --task {data.splits.task.name}"
+        f"{settings.as_options}{layers} --out OUT",
     }
 
 

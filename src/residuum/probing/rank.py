@@ -319,7 +319,7 @@ def _summary(
         "warnings": [*doubts(data, whole, known, settings.keep), *_order_warnings(selection)],
         "answer": answer if minimal.sufficient and reduced["share"] < 1 else "No smaller set of neurons is sufficient.",
         "next": f"residuum ablate {arguments(settings.model, settings.data, store=False)} --task "
-        f"{data.splits.task.name} --neurons {','.join(first)} --out OUT",
+        f"{data.splits.task.name}{settings.as_options} --neurons {','.join(first)} --out OUT",
     }
 
 

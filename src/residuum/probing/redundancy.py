@@ -349,7 +349,7 @@ def _minimal_sets(
         **{name: len(own.neurons) for name, own in found.items()},
         "answer": answer,
         "next": f"residuum transfer {arguments(settings.model, settings.data, store=False)} --task "
-        f"{data.splits.task.name} --out OUT",
+        f"{data.splits.task.name}{settings.as_options} --out OUT",
     }
     return Run("redundancy", {}, summary, tables)
 
