@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers as hf
 
+from residuum import prune, trim
 from residuum.activations.extraction import extract
 from residuum.errors import MemoryLimitError, SettingError
 from residuum.models.loading import (
@@ -13,6 +14,7 @@ from residuum.models.loading import (
     load_model,
     only_first_layers,
 )
+from residuum.storage.tensors import stored_bytes, stored_kinds
 from tiny import FAMILIES, TEXT, build_tokenizer, save_model
 
 BATCH = {"input_ids": torch.tensor([[5, 9, 11, 7, 20, 31], [6, 8, 40, 2, 1, 1]])}
@@ -113,6 +115,41 @@ def test_commands_read_in_the_chosen_precision(folder, tmp_path, run):
     assert half.fingerprint != whole.fingerprint
     a, b = (store.read(0, 4).layers[-1].astype(np.float64) for store in (whole, half))
     assert 0 < np.abs(a - b).max() < 0.1 * np.abs(a).max()
+
+
+@pytest.fixture
+def half_folder(tmp_path):
+    """A tiny decoder that is stored in bfloat16."""
+    folder = save_model("llama", tmp_path / "half")
+    hf.AutoModelForCausalLM.from_pretrained(folder).to(torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("precision", ["float32", "auto"])
+def test_a_model_stored_in_half_precision_is_pruned_and_trimmed_into_one(half_folder, precision, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(TEXT))
+    options = {"precision": precision, "progress": False}
+    prune(half_folder, tmp_path / "pruned", drop="3", **options)
+    trim(half_folder, [tmp_path / "text.txt"], tmp_path / "trimmed", **options)
+    for made in ("pruned", "trimmed"):
+        assert set(stored_kinds(tmp_path / made).values()) == {"BF16"}
+        assert stored_bytes(tmp_path / made) <= stored_bytes(half_folder)
+        assert hf.AutoConfig.from_pretrained(tmp_path / made).dtype == torch.bfloat16
+    old, new = load_model(half_folder), load_model(tmp_path / "pruned")  # float32 holds the stored weights exactly
+    assert torch.equal(old.read(BATCH, [1]).hidden[0], new.read(BATCH, [1]).hidden[0])
+
+
+def test_layers_are_chosen_in_half_precision_as_in_whole(half_folder, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(TEXT))
+    for by in ("influence", "fidelity", "perplexity", "cka", "angular"):
+        kept = [
+            prune(half_folder, tmp_path / f"{by}-{precision}", drop="1", by=by, corpus=tmp_path / "text.txt",
+                  ffn=0.5, precision=precision, device="cpu", progress=False).kept
+            for precision in ("float32", "auto")
+        ]  # fmt: skip
+        assert kept[0] == kept[1]
+    with pytest.raises(SettingError, match="precision is auto, but healing trains in float32"):
+        prune(half_folder, tmp_path / "x", drop="1", corpus=tmp_path / "text.txt", heal=2, precision="auto")
 
 
 @pytest.fixture

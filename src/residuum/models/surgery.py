@@ -387,6 +387,22 @@ def check_written(*folders: Path) -> None:
             raise StoreError(f"{folder} had a model, which is gone; make it again with --fresh.")
 
 
+def to_stored_precision(module: PreTrainedModel, source: str | Path) -> None:
+    """Turn the weights of a model back into the precision in which its source is stored, by the source's config."""
+    from transformers import AutoConfig
+
+    place, extra = weights_place(str(source))
+    stored = None if "gguf_file" in extra else AutoConfig.from_pretrained(place, **extra).dtype
+    if stored not in (torch.float16, torch.bfloat16):
+        return
+    fixed = set(getattr(module, "_keep_in_fp32_modules_strict", None) or ())
+    if stored == torch.float16:  # T5 has parts that transformers never reads in it
+        fixed |= set(getattr(module, "_keep_in_fp32_modules", None) or ())
+    for name, parameter in module.named_parameters():
+        if fixed.isdisjoint(name.split(".")):
+            parameter.data = parameter.data.to(stored)  # buffers such as rotary frequencies keep theirs
+
+
 def save_whole(
     module: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -410,7 +426,7 @@ def save_whole(
 
 def _check_written(module: PreTrainedModel, folder: Path) -> None:
     try:
-        again = type(module).from_pretrained(folder, dtype=torch.float32)
+        again = type(module).from_pretrained(folder, dtype=module.dtype)
     except (RuntimeError, ValueError, AssertionError) as error:  # of blocks that have more parts of that size
         raise ModelError(
             f"{type(module).__name__} could not be read again: its config cannot say what was cut; keep that whole."

@@ -31,6 +31,7 @@ from residuum.models.surgery import (
     load_whole,
     merge_layers,
     save_whole,
+    to_stored_precision,
     without_layers,
 )
 from residuum.probing.examples import labelled_splits
@@ -108,8 +109,8 @@ def prune(settings: PruneSettings) -> Pruning:
     out = Path(settings.out)
     check_elsewhere(settings.model, out)
     check_hub(settings.push_to_hub)
-    check_weights([settings.model], settings.max_memory)
-    network, tokenizer = load_whole(settings.model)
+    check_weights([settings.model], settings.max_memory, settings.precision)
+    network, tokenizer = load_whole(settings.model, precision=settings.precision)
     check_one_stack(network)
     n_layers, text = layer_count(network), measured_text(settings)
     weights = from_transformers(network, tokenizer).fingerprint
@@ -146,6 +147,7 @@ def prune(settings: PruneSettings) -> Pruning:
                 network, tokenizer, load_whole(settings.model)[0], lines.plan, settings, space, kept=kept
             )
             stages.append(stage_row("healed", network, judge, original))
+        to_stored_precision(network, settings.model)
         save_whole(network, tokenizer, out, source=settings.model)
     tables["stages"] = pd.DataFrame(stages)
     before, after = stages[0]["parameters"], stages[-1]["parameters"]

@@ -14,6 +14,7 @@ from residuum.settings import (
     MaxLoss,
     Option,
     Out,
+    Precision,
     Publishing,
     Resumable,
     Seed,
@@ -253,6 +254,7 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
     max_loss: MaxLoss = 0.0
     seed: Seed = 0
     device: Device = "auto"
+    precision: Precision = "float32"
 
     def check(self) -> None:
         """One way to choose, and all that it needs."""
@@ -265,6 +267,8 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
             self._check_no_text()
         if self.by is not None and self.drop is None and self.keep is None:
             raise SettingError(f"by is {self.by!r}, which chooses layers; say with drop or keep how many.")
+        if self.heal and self.precision != "float32":
+            raise SettingError(f"precision is {self.precision}, but healing trains in float32; leave one of them out.")
         if self.iterative and self.by is None:
             raise SettingError("iterative measures again after each layer; add by.")
         if (self.task is None) == (self.by == "probe"):
@@ -363,3 +367,4 @@ class TrimSettings(TextReading, Publishing, Resumable):
     out: Out
     _: KW_ONLY
     minimum: Annotated[int, Option("Keep tokens that occur at least this often", at_least=1)] = 1
+    precision: Precision = "float32"

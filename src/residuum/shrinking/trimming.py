@@ -14,7 +14,7 @@ from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
 from residuum.models.cards import check_hub, plain, push_to_hub, write_card
 from residuum.models.loading import check_weights, weights_fingerprint
-from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole
+from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole, to_stored_precision
 from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
 from residuum.shrinking.planning import Sample
@@ -61,8 +61,8 @@ def trim(settings: TrimSettings) -> Trimming:
     check_hub(settings.push_to_hub)
     if not sources:
         raise SettingError("No text was given; trimming needs the texts whose tokens are kept.")
-    check_weights([model], settings.max_memory)
-    network, tokenizer = load_whole(model)
+    check_weights([model], settings.max_memory, settings.precision)
+    network, tokenizer = load_whole(model, precision=settings.precision)
     options = TextOptions(**settings.reading)
     config = {
         "model": f"{Path(model).name} {weights_fingerprint(network)}",
@@ -80,6 +80,7 @@ def trim(settings: TrimSettings) -> Trimming:
     changed = changed_lines(tokenizer, vocabulary, _lines(sources, options))
     shown = list(islice(_lines(sources, options), SHOWN))
     stages = _stages(model, (network, tokenizer), (small, vocabulary.tokenizer), shown)
+    to_stored_precision(small, model)
     save_whole(small, vocabulary.tokenizer, out, source=model)
     before, after, ids = network.num_parameters(), small.num_parameters(), range(len(vocabulary.kept))
     summary = {
