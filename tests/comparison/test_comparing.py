@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from made_stores import made_store
 from residuum.activations.extraction import extract
 from residuum.comparison import estimates
 from residuum.comparison.compare import compare
@@ -109,6 +110,20 @@ def test_less_memory_means_more_passes_and_the_same_table(stores, whole):
     pd.testing.assert_frame_equal(tight.frame, expected, rtol=1e-10, atol=1e-12)
     with pytest.raises(MemoryLimitError, match=r"max_memory is 0.5 MB, but reading alone needs 0.5 MB"):
         compare(stores, max_memory=520_000, workers=1, progress=False)
+
+
+def test_a_comparison_with_intervals_and_a_null_stays_within_its_memory(tmp_path):
+    """Gradients and permuted words are counted; the peak is that of numpy's own numbers."""
+    import tracemalloc
+
+    sentences, room = [["w", "v"] * 5] * 60, 38_000_000
+    activations = np.random.default_rng(0).standard_normal((600, 8, 128)).astype(np.float32)
+    store = made_store(tmp_path / "store", sentences, activations)
+    tracemalloc.start()
+    compare([store], measures="mixed,procrustes", null=True, permutations=1, groups=4, max_memory=room, progress=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < room
 
 
 @pytest.mark.parametrize(
@@ -405,6 +420,16 @@ def test_models_in_half_precision_are_compared(tiny_folder):
     result = compare([model, replace(half, name="half")], CORPUS, measures="cka,mixed", progress=False)
     assert result.matrix("cka").loc[("bert", 2), ("half", 2)] > 0.99
     assert np.isfinite(result.frame["value"]).all()
+
+
+@pytest.mark.parametrize("text", [[["w"]] * 20, [["a", "a"], *([w] for w in "bcdefghijk")]])
+def test_words_too_alike_or_too_unlike_for_their_contexts_are_compared_all_the_same(text, tmp_path):
+    words = sum(map(len, text))
+    store = made_store(tmp_path / "store", text, np.random.default_rng(0).standard_normal((words, 2, 3)))
+    result = compare([store], measures="cka", groups=3, progress=False)
+    assert result.frame["value"].notna().all()
+    context = result.curves.query("curve == 'context_specificity'")
+    assert context["low"].isna().all()
 
 
 def test_groups_are_even_whole_and_never_empty():

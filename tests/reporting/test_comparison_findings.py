@@ -77,6 +77,14 @@ def test_a_neuron_that_decides_a_layer_is_said_before_any_similarity():
     assert "In 2 layers one neuron has more than half of the variance" in said["Outlier neurons"]
     assert "neuron 3 of layer 2 of a: 98%" in said["Outlier neurons"].replace(" %", "%")
     assert "--standardize" in said["Outlier neurons"]
+    assert "First words" not in said
+    run.tables["layers"]["first_word_share"] = [0.1, 0.2, 0.96]
+    assert "(layer 2 of a: 96%)" in texts(run)["First words"]
+
+
+def test_few_words_are_said_with_the_measures_by_name():
+    said = texts(comparison_run({"a": 2}, summary={"few words": "3 per neuron, so high by chance: mixed, cka"}))
+    assert said["Few words"] == "There are 3 words per neuron, so these are high by chance: Neuron from layer and CKA."
 
 
 def test_what_was_not_counted_is_not_claimed():

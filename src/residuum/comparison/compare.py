@@ -174,7 +174,7 @@ def compare(settings: CompareSettings) -> Comparison:
                 run.summary["left out"] = "; ".join(filter(None, (run.summary.get("left out"), said)))
     if other:
         run.tables["beside"] = beside_table(run.tables["similarity"], other.tables["similarity"])
-        run.summary["beside"] = _text_names(other)
+        run.summary["beside"] = ", ".join(dict.fromkeys(other.tables["audit"]["text"]))
     if settings.out is not None:
         write_run(settings.out, run)
     return Comparison(run)
@@ -188,10 +188,6 @@ def _other_text(beside: Any) -> Run | None:
     if run.command != "compare":
         raise SettingError(f"{beside} is a run of `{run.command}`; expected one of `compare`.")
     return run
-
-
-def _text_names(run: Run) -> str:
-    return ", ".join(dict.fromkeys(run.tables["audit"]["text"]))
 
 
 def _estimate(settings: CompareSettings) -> Cost:
@@ -359,6 +355,7 @@ def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progre
     layers = layer_table(plan, variances, side.first_share)
     outliers = [row for row in layers.to_dict("records") if (row["top_share"] or 0.0) > OUTLIER_SHARE]
     worst = max(outliers, key=lambda row: row["top_share"], default={})
+    remedy = "--skip-first 1" if worst.get("first_word_share", 0.0) > OUTLIER_SHARE else "--standardize"
     per_neuron = words / max(plan.widths)
     biased = [m for m in plan.measures if MEASURES[m].source == "moments" and m != "cka_debiased"]
     few = biased if per_neuron < FEW_WORDS else []
@@ -371,7 +368,7 @@ def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progre
             {
                 "outlier neurons": f"in {len(outliers)} layers one neuron has most of the variance (neuron "
                 f"{worst['top_neuron']} of layer {worst['layer']} of {worst['model']} has {worst['top_share']:.0%}); "
-                "--standardize"
+                f"repeat with {remedy}"
             }
             if outliers
             else {}

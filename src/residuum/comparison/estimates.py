@@ -28,7 +28,7 @@ from residuum.comparison.passes import (
     sample_rows,
 )
 from residuum.engine import Engine, merge_tree, reduce_tasks, tree_height
-from residuum.errors import MemoryLimitError, StoreError
+from residuum.errors import DataError, MemoryLimitError, StoreError
 from residuum.maths import attention
 from residuum.maths import profiles as contexts
 from residuum.maths.attention import HEAD_MEASURES
@@ -46,6 +46,8 @@ from residuum.maths.similarity import (
 )
 from residuum.storage.tensors import read_tensors, write_tensors
 
+GRADIENTS = {"mixed": 2.0, "procrustes": 0.5, "shape": 0.5}
+"""What the gradients of these measures take, of what the sums of all pairs of layers take."""
 _AGAIN = "Run the same comparison with --fresh."
 
 Progress = Callable[[int], object]
@@ -128,7 +130,8 @@ class ComparisonPlan:
         # Both halves, their sum, a group and the words without it, and what is still being merged of a group; each
         # reader has an accumulator, and a process also its result, twice: as it leaves there and as it waits here.
         copies = 4 + tree_height(max(map(len, self.parts))) + readers * (1 if readers == 1 else 3)
-        room = (self.max_memory - buffers) // copies
+        copies += sum(GRADIENTS.get(measure, 0.0) for measure in self.measures) if self.intervals else 0.0
+        room = int((self.max_memory - buffers) / copies)
         if room <= 0:
             raise MemoryLimitError(
                 f"max_memory is {self.max_memory / 1e6:.1f} MB, but reading alone needs {buffers / 1e6:.1f} MB; "
@@ -176,6 +179,7 @@ def moment_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str
                     len(total.dead(layer)), *own.top_neuron, own.effective_rank, directions=kept
                 )
             found = _evaluate(plan, halves, total, folder)
+            del halves, total  # the sums under permuted words take their room
             nulls = list(_null_matrices(plan, pairs)) if plan.of("moments") else []
         both = [*pairs, *((j, i) for i, j in pairs)]
         cells = tuple(np.array(both).T)
@@ -273,12 +277,20 @@ def side_pass(plan: ComparisonPlan, progress: Progress) -> SideEstimates:
     context = None
     if total.contexts is not None:
         without = (contexts.subtract(total.contexts, _load_contexts(total.contexts, file)) for file in files)
-        left_out = [sums.context_specificity() for sums in without] if len(files) > 1 else []
-        value = total.contexts.context_specificity()
-        context = LayerEstimate(value, _stack(left_out, value.shape))
+        value = _specificity(total.contexts)
+        left_out = [_specificity(sums) for sums in without] if len(files) > 1 else []
+        context = None if np.isnan(value).all() else LayerEstimate(value, _stack(left_out, value.shape))
     share = total.first_share(plan.widths) if plan.sources[0].unit == "word" else np.full(len(plan.widths), np.nan)
     joined = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
     return SideEstimates(context, share, joined, [len(one[0]) for one in samples])
+
+
+def _specificity(sums: ContextSums) -> Float[np.ndarray, " layer"]:
+    """Context-specificity; NaN for words, as those without a group, of which no two are of one type, or all are."""
+    try:
+        return sums.context_specificity()
+    except DataError:
+        return np.full(len(sums.widths), np.nan)
 
 
 def _tell(progress: Progress, sources: object, part: SentenceGroup, *_: object) -> None:

@@ -182,7 +182,8 @@ def group_side(
             words = [types.get(sources[0].sentences[sentence][word]) for sentence, word in places]
             rows = np.array([i for i, t in enumerate(words) if t is not None], dtype=np.int64)
             numbers = np.array([t for t in words if t is not None], dtype=np.int64)
-            contexts.update(numbers, [layer[rows] for layer in layers])
+            if len(rows):
+                contexts.update(numbers, [layer[rows] for layer in layers])
     joined = [np.concatenate(parts) for parts in zip(*sampled, strict=True)]
     return Side(None if contexts is None else contexts.result(), joined, counts, sums, squares)
 

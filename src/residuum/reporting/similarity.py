@@ -281,8 +281,18 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     models = {str(model): own["layer"].tolist() for model, own in layers.groupby("model", sort=False)}
     if outliers := [row for row in records(layers) if (row["top_share"] or 0.0) > OUTLIER_SHARE]:
         yield Finding("Outlier neurons", _outlier_text(outliers, bool(run.config.get("standardize"))))
+    if early := [row for row in records(layers) if row.get("first_word_share", 0.0) > OUTLIER_SHARE]:
+        top = max(early, key=lambda row: row["first_word_share"])
+        yield Finding(
+            "First words",
+            f"In {count(len(early), 'layer')} the first words of sentences carry more than half of the variance (layer "
+            f"{top['layer']} of {top['model']}: {top['first_word_share']:.0%}), so similarities there are about these "
+            "words; repeat with --skip-first 1.",
+        )
     if few := run.summary.get("few words"):
-        yield Finding("Few words", f"Words: {few}.")
+        per_neuron, _, names = few.partition(" per neuron, so high by chance: ")
+        titles = listed([measure_term(measure).title for measure in names.split(", ")])
+        yield Finding("Few words", f"There are {per_neuron} words per neuron, so these are high by chance: {titles}.")
     curve = run.tables["curves"].query("measure == @main and value == value")
     if averages := records(curve, curve="layer_average"):
         yield Finding("Repetition", _repetition_text(averages, name))
@@ -359,7 +369,7 @@ def _repetition_text(averages: list[Row], name: str) -> str:
     beside = f" ({listed([f'{model} {means[model]:.3f}' for model in others])})" if others else ""
     start = f"{most} repeats itself most: its layers" if others else f"The layers of {most}"
     return (
-        f"{start} have a mean {name} of {means[most]:.3f} with its other layers{beside}. "
+        f"{start} have a mean {name} of {means[most]:.3f} with one another{beside}. "
         f"Layer {top['layer']} repeats the others most: {_estimate(top)}."
     )
 
@@ -377,15 +387,15 @@ def _outlier_text(layers: list[Row], standardized: bool) -> str:
     """Where one neuron decides the similarity of a layer, and what to do about it."""
     top = max(layers, key=lambda row: row["top_share"])
     where = (
-        f"In {count(len(layers), 'layer')} one neuron has more than half of the variance; the most has neuron "
-        f"{int(top['top_neuron'])} of layer {top['layer']} of {top['model']}: {top['top_share']:.0%} (effective rank "
-        f"{top['effective_rank']:.1f} of {top['neurons']:,})."
+        f"In {count(len(layers), 'layer')} one neuron has more than half of the variance, most of all "
+        f"neuron {int(top['top_neuron'])} of layer {top['layer']} of {top['model']}: {top['top_share']:.0%} (effective "
+        f"rank {top['effective_rank']:.1f} of {top['neurons']:,})."
     )
     if standardized:
         return f"{where} Neurons were standardised, so it counts as one among all."
     return (
-        f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with `--standardize`, `--skip-first 1`, "
-        "`--clip` or `--drop-neurons`."
+        f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with --standardize, --skip-first 1, "
+        "--clip or --drop-neurons."
     )
 
 
