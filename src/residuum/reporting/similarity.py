@@ -239,7 +239,14 @@ def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: 
         "margin": {"l": 190 if named else 40, "r": 14, "t": 30, "b": 190 if named else 92},
         "xaxis": {**axis, "constrain": "domain", "tickangle": -35 if named else 0},
         "yaxis": {**axis, "constrain": "domain", "autorange": "reversed", "scaleanchor": "x"},
-        "title": {"text": plain(title), "font": {"size": 13}, "xref": "paper", "x": 0.5, **BELOW, "pad": {"b": 40}},
+        "title": {
+            "text": plain(title),
+            "font": {"size": 13},
+            "xref": "paper" if named else "container",
+            "x": 0.5,
+            **BELOW,
+            "pad": {"b": 40},
+        },
     }
     return go.Figure(trace, layout)
 
