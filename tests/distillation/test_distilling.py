@@ -227,7 +227,8 @@ def test_a_run_that_is_killed_ends_with_the_weights_of_one_that_was_not(values, 
         assert all(torch.equal(killed[name][key], value) for key, value in whole[name].items())
 
 
-ACCELERATE = ["-m", "accelerate.commands.launch", "--cpu", "--num_machines=1", "--mixed_precision=no"]
+# Without --multi_gpu accelerate starts a single process where there is no GPU, whatever the number of processes.
+ACCELERATE = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines=1", "--mixed_precision=no"]
 ACCELERATE += ["--dynamo_backend=no", "--main_process_port=0"]
 
 
