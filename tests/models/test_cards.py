@@ -6,10 +6,14 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from residuum.corpus.tasks import Task
+from residuum.distillation.distilling import distill
 from residuum.errors import ModelError, SettingError
 from residuum.models.cards import CardScore, check_hub, hub_id, pipeline_of, push_to_hub, write_card
 from residuum.shrinking.pruning import prune
+from residuum.shrinking.transferring import transfer
 from residuum.shrinking.trimming import trim
+from residuum.training.finetuning import finetune
 from teachers import LINES, save_teacher
 from tiny import save_model
 
@@ -124,6 +128,40 @@ def test_a_model_is_sent_to_a_private_repository_or_a_branch(tmp_path, monkeypat
     assert (sent["repo_id"], sent["folder_path"], sent["revision"]) == ("owner/name", str(tmp_path / "out"), "v1")
     prune(source, tmp_path / "out", drop="top:1", push_to_hub="owner/other")  # a finished run is sent, not run again
     assert hub.asked[-1][2]["repo_id"] == "owner/other"
+
+
+def test_every_student_has_a_repository_of_its_own_and_a_finished_run_is_sent(tmp_path, monkeypatch):
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", hub)
+    (tmp_path / "text.txt").write_text("\n".join(LINES["en"]))
+    texts = dict.fromkeys(("en", "tr"), tmp_path / "text.txt")
+    teacher = save_teacher("xlm-roberta", tmp_path / "teacher", layers=2)
+    settings = {
+        "losses": {"hidden_mse": 1.0},
+        "text": {"batch_size": 2, "held_out": 0},
+        "optimiser": {"steps": 1},
+        "device": "cpu",
+    }
+    for target in (None, "owner/name@v1"):
+        distill(teacher, texts, tmp_path / "out", **settings, push_to_hub=target)
+    sent = [named for name, _, named in hub.asked if name == "upload_folder"]
+    assert [(part["repo_id"], part["folder_path"], part["revision"]) for part in sent] == [
+        (f"owner/name-{name}", str(tmp_path / "out" / "students" / name), "v1") for name in ("en", "tr")
+    ]
+
+
+def test_a_fine_tuned_and_a_transferred_model_are_sent(tmp_path, monkeypatch):
+    hub = Hub()
+    monkeypatch.setattr(huggingface_hub, "HfApi", hub)
+    model = save_teacher("bert", tmp_path / "model", layers=2)
+    rows = [(line, str(n % 2)) for n, line in enumerate(LINES["en"] * 20)]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    task = Task("label", unit="sentence")
+    finetune(model, tmp_path / "train.tsv", task, tmp_path / "tuned", epochs=1, device="cpu", push_to_hub="owner/tuned")
+    options = {"seeds": 1, "recipe": "converged", "push_to_hub": "owner/small"}
+    transfer(model, tmp_path / "train.tsv", task, tmp_path / "small", **options, device="cpu")
+    sent = [(named["repo_id"], named["folder_path"]) for name, _, named in hub.asked if name == "upload_folder"]
+    assert sent == [("owner/tuned", str(tmp_path / "tuned")), ("owner/small", str(tmp_path / "small"))]
 
 
 def test_what_cannot_be_sent_is_refused_before_anything_is_computed(tmp_path, monkeypatch):

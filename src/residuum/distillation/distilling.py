@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +17,14 @@ from residuum.distillation.settings import DistillSettings
 from residuum.distillation.students import parameter_counts
 from residuum.errors import SettingError
 from residuum.maths.losses import drawn
+from residuum.models.cards import check_hub, push_each
 from residuum.models.loading import check_weights, evaluating
 from residuum.models.surgery import files_fingerprint
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.loop import TrainingResult, rehearse, train, training_step
+from residuum.training.processes import is_main_process
 from residuum.training.settings import TrainingSettings
 
 COMMAND = "distill"
@@ -128,17 +129,20 @@ def distill(settings: DistillSettings) -> Distillation:
     if settings.out is None:
         raise SettingError("out is missing; pass the folder to write, or look at the estimate (--estimate) first.")
     out = Path(settings.out)
+    check_hub(settings.push_to_hub)
     if settings.max_memory is not None:
         check_weights([settings.teacher], settings.max_memory)
         within(estimate(settings), settings.max_memory)
     identity = with_fingerprints(settings.identity())
     if run := finished_run(out, COMMAND, identity, fresh=settings.fresh):
         discard_checkpoints(out)  # left by a kill
-        return Distillation(run, out)
-    prepared = prepare(settings)
-    start = prepared.scores()
-    training = _train(prepared, out, identity)
-    run = _write(prepared, training, start, out, identity) if os.environ.get("RANK", "0") == "0" else None
+    else:
+        prepared = prepare(settings)
+        start = prepared.scores()
+        training = _train(prepared, out, identity)
+        run = _write(prepared, training, start, out, identity) if is_main_process() else None
+    if is_main_process():
+        push_each([out / "students" / name for name in settings.learners], settings.push_to_hub)
     return Distillation(run or Run(COMMAND, identity, {"students": list(settings.learners)}), out)
 
 

@@ -29,6 +29,7 @@ from residuum.settings import (
     InvalidSettingError,
     Option,
     Out,
+    Publishing,
     Resumable,
     Seed,
     Settings,
@@ -240,7 +241,7 @@ def _shared_parts(text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class DistillSettings(Resumable):
+class DistillSettings(Publishing, Resumable):
     """What `distill` takes: one teacher, one text per language, the students, and how they learn."""
 
     example: ClassVar[str] = (

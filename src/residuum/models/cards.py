@@ -212,3 +212,12 @@ def push_to_hub(folder: str | Path, target: str | None, *, private: bool = True)
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelError(f"{folder} could not be sent to {target}: {reason}") from error
     return str(sent)
+
+
+def push_each(folders: Sequence[str | Path], target: str | None) -> None:
+    """Send one model folder to `owner/name`, or each of several to `owner/name-FOLDER`."""
+    if target is None:
+        return
+    name, at, branch = target.partition("@")
+    for folder in folders:
+        push_to_hub(folder, target if len(folders) == 1 else f"{name}-{Path(folder).name}{at}{branch}")

@@ -68,7 +68,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class TransferSettings(TaskReading, Resumable):
+class TransferSettings(TaskReading, Publishing, Resumable):
     """What `transfer` takes.
 
     Layers are chosen so that they lose at most half of 1 − `keep`, neurons so that the product keeps `keep` of the

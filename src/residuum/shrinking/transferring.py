@@ -15,6 +15,7 @@ import pandas as pd
 from residuum.corpus.tasks import Task, TaskCorpora, labels_of, named_task, read_task
 from residuum.errors import ModelError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
+from residuum.models.cards import check_hub, push_to_hub
 from residuum.models.loading import Model, as_model
 from residuum.models.onnx_graphs import check_packages
 from residuum.models.surgery import layer_count, save_whole
@@ -102,13 +103,16 @@ def transfer(settings: TransferSettings) -> Transfer:
     `budget` (`layers=3`, `neurons=300`, `bytes=60MB`, `ms=2.5`) takes precedence. Everything is chosen on dev and
     reported on test. A killed run continues where it was.
     """
+    check_hub(settings.push_to_hub)
     job, folder = _prepared(settings), Path(settings.out)
     if run := finished_run(folder, "transfer", job.config, fresh=settings.fresh):
+        push_to_hub(folder, settings.push_to_hub)
         return Transfer(run, folder)
     with scratch(folder, job.config, fresh=settings.fresh) as kept:
         run = job.run(folder, kept)
         write_card(folder, run)
         write_run(folder, run)
+    push_to_hub(folder, settings.push_to_hub)
     return Transfer(run, folder)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from residuum.corpus.tasks import Task, TaskCorpora, named_task, read_task, unseen_notes
 from residuum.errors import MemoryLimitError, SettingError
-from residuum.models.cards import CardScore, front_matter, plain
+from residuum.models.cards import CardScore, check_hub, front_matter, plain, push_each
 from residuum.models.loading import check_weights, from_transformers, resolve_device, tensors_fingerprint
 from residuum.models.surgery import (
     check_elsewhere,
@@ -128,6 +128,7 @@ def finetune(settings: FinetuneSettings) -> Finetuning:
     below everything that learns never run backwards, and with `cache` their outputs are computed once for all seeds.
     Several seeds have one folder `seed-N` each. The checkpoint with the best development score is kept.
     """
+    check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     task, seeds, out = named_task(settings.task), settings.chosen_seeds(), Path(settings.out)
     source = settings.data if settings.data is not None else task.hub
@@ -145,23 +146,33 @@ def finetune(settings: FinetuneSettings) -> Finetuning:
     if run := finished_run(out, "finetune", config, fresh=settings.fresh):
         _discard_intermediates(out)
         check_written(*folders)
-        return Finetuning(folders, run)
+    else:
+        run = _finetuned(settings, task, corpora, out, folders, config)
+    if is_main_process():
+        push_each(folders, settings.push_to_hub)
+    return Finetuning(folders, run)
+
+
+def _finetuned(
+    settings: FinetuneSettings, task: Task, corpora: TaskCorpora, out: Path, folders: list[Path], config: dict[str, Any]
+) -> Run:
+    """Fine-tune from every seed; the run of one seed, or all of them joined."""
     if settings.fresh and is_main_process():
         _discard_earlier(out, folders)
     runs: list[Run] = []
     states: States = {}
-    for seed, folder in zip(seeds, folders, strict=True):
+    for seed, folder in zip(settings.chosen_seeds(), folders, strict=True):
         seed_config = {**config, "seeds": [seed]}
         if run := finished_run(folder, "finetune", seed_config, fresh=settings.fresh):
             _discard_intermediates(folder)
             check_written(folder)
         runs.append(run or finetune_seed(settings, task, corpora, folder, seed, seed_config, states))
     if len(runs) == 1:
-        return Finetuning(folders, runs[0])
+        return runs[0]
     run = _joined(runs, config)
     if is_main_process():
         write_run(out, run)
-    return Finetuning(folders, run)
+    return run
 
 
 def _run_config(settings: FinetuneSettings, task: Task, corpora: TaskCorpora) -> dict[str, Any]:

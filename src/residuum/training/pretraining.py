@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from residuum.costs import Cost, CostStep, spread, timed, within
 from residuum.errors import ModelError, SettingError, StoreError
-from residuum.models.cards import front_matter, plain
+from residuum.models.cards import check_hub, front_matter, plain, push_to_hub
 from residuum.models.loading import evaluating
 from residuum.settings import command
 from residuum.storage.files import files_for, read_json, remove_folder, whole_file, whole_folder, write_json
@@ -90,6 +90,7 @@ def pretrain(settings: PretrainSettings) -> Pretraining:
     """
     if settings.as_is and process_count() > 1:
         raise SettingError(f"as_is trains nothing, and {process_count()} processes were started; leave torchrun out.")
+    check_hub(settings.push_to_hub)
     if settings.max_memory is not None:
         within(_estimate(settings), settings.max_memory)
     out = Path(settings.out)
@@ -98,6 +99,7 @@ def pretrain(settings: PretrainSettings) -> Pretraining:
     if run := finished_run(out, "pretrain", config, fresh=settings.fresh):
         if is_main_process():
             discard_checkpoints(out)  # a kill may have come before
+            push_to_hub(out / "model", settings.push_to_hub)
         return Pretraining(run, out / "model")
     tokenizer = _run_tokenizer(settings, texts, out)
     network = build_network(settings.network, tokenizer, settings.seed)
@@ -117,6 +119,7 @@ def pretrain(settings: PretrainSettings) -> Pretraining:
             return Pretraining(run, out / "model")
         write_run(out, run)
         discard_checkpoints(out)
+        push_to_hub(out / "model", settings.push_to_hub)
     wait_for_others(settings.device)
     return Pretraining(read_run(out), out / "model")
 

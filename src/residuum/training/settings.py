@@ -14,6 +14,7 @@ from residuum.settings import (
     Limit,
     Option,
     Out,
+    Publishing,
     Resumable,
     Seed,
     Settings,
@@ -126,7 +127,7 @@ class LearningSettings(Settings):
 
 
 @dataclass(frozen=True)
-class FinetuneSettings(LearningSettings, TableReading, Resumable):
+class FinetuneSettings(LearningSettings, TableReading, Publishing, Resumable):
     """What `finetune` takes."""
 
     example: ClassVar[str] = "residuum finetune bert-base-cased glue/SST-2 --task sst2 --seeds 3 --out runs/sst2"
@@ -281,7 +282,7 @@ class PretrainingEvaluation(Settings):
 
 
 @dataclass(frozen=True)
-class PretrainSettings(Resumable):
+class PretrainSettings(Publishing, Resumable):
     """What `pretrain` takes. Paths may hold ${VARIABLES} of the environment and wildcards; .gz and .xz are unpacked."""
 
     example: ClassVar[str] = "residuum pretrain --config recipes/sample-teacher.yaml --out teacher"
