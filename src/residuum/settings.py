@@ -173,8 +173,7 @@ class Settings:
 
     def options(self, *mixins: type[Settings]) -> dict[str, Any]:
         """The values of the fields that some mixins declare, to pass on to another command."""
-        names = {setting.name for mixin in mixins for setting in setting_fields(mixin)}
-        return {name: getattr(self, name) for name in names}
+        return {field.name: getattr(self, field.name) for mixin in mixins for field in setting_fields(mixin)}
 
 
 @cache
