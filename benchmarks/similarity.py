@@ -90,6 +90,8 @@ def run_peer(folder: str) -> None:
                 for k in (0, 1)
                 for i, layer in enumerate(np.moveaxis(open_store(Path(folder) / str(k)).array(), 1, 0))
             }
+            for layer in layers.values():  # the peer divides by the deviation: a constant neuron would give NaN
+                layer[:, layer.std(dim=0) == 0] += 1e-3 * torch.randn(len(layer), 1)
             widths, device = {name: layer.shape[1] for name, layer in layers.items()}, torch.device("cpu")
             start = time.perf_counter()
             for method in (peer.MaxCorr, peer.MaxLinReg, peer.CCA, peer.LinCKA):
