@@ -91,7 +91,8 @@ def run_peer(folder: str) -> None:
                 for i, layer in enumerate(np.moveaxis(open_store(Path(folder) / str(k)).array(), 1, 0))
             }
             for layer in layers.values():  # the peer divides by the deviation: a constant neuron would give NaN
-                layer[:, layer.std(dim=0) == 0] += 1e-3 * torch.randn(len(layer), 1)
+                constant = layer.std(dim=0) <= 1e-6 * layer.abs().mean(dim=0)
+                layer[:, constant] += 1e-3 * torch.randn(len(layer), int(constant.sum()))
             widths, device = {name: layer.shape[1] for name, layer in layers.items()}, torch.device("cpu")
             start = time.perf_counter()
             for method in (peer.MaxCorr, peer.MaxLinReg, peer.CCA, peer.LinCKA):

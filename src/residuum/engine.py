@@ -75,7 +75,10 @@ class Engine:
         """How many tasks run at once."""
         if self.client is None:
             return self.workers
-        threads: Any = self.client.nthreads()  # a coroutine only where the client is asynchronous
+        try:
+            threads: Any = self.client.nthreads()  # a coroutine only where the client is asynchronous
+        except OSError as error:  # the scheduler is asked, and may have ended since the last task
+            raise _lost_scheduler() from error
         return max(1, sum(threads.values()))
 
 
@@ -288,14 +291,19 @@ def _in_order(client: Client, submitted: Iterable[tuple[Future, int]]) -> Iterat
             "more; what was finished is kept."
         ) from error
     except (CancelledError, CommClosedError) as error:
-        _quiet_cluster()
-        raise ResiduumError(
-            "The Dask scheduler ended, or cannot be reached any more. Start it and its workers, and run the same "
-            "command again; what was finished is kept."
-        ) from error
+        raise _lost_scheduler() from error
     finally:
         if client.status == "running":
             client.cancel([future for future, _ in waiting])
+
+
+def _lost_scheduler() -> ResiduumError:
+    """The one line of a run whose scheduler is gone; Dask's threads say no more."""
+    _quiet_cluster()
+    return ResiduumError(
+        "The Dask scheduler ended, or cannot be reached any more. Start it and its workers, and run the same "
+        "command again; what was finished is kept."
+    )
 
 
 def _quiet_cluster() -> None:

@@ -61,6 +61,19 @@ def test_a_scheduler_that_dies_is_one_line_and_no_more_is_printed(scheduler, cap
     assert capfd.readouterr().err == ""
 
 
+def test_a_scheduler_that_has_died_before_it_is_asked_for_its_workers_is_the_same_line(scheduler, monkeypatch):
+    process, address = scheduler
+    with (
+        pytest.raises(ResiduumError, match=r"^The Dask scheduler ended"),
+        opened_engine("dask", scheduler=address) as engine,
+    ):
+        assert engine.width == 1
+        monkeypatch.setattr(engine.client, "_timeout", 2)  # how long it looks for a scheduler that is gone
+        process.kill()
+        process.wait()
+        engine.width  # noqa: B018 - the question is the test
+
+
 LOST = ["EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN"]
 
 
