@@ -28,6 +28,8 @@ from residuum.settings import (
     Seed,
     command,
     from_mapping,
+    named_source,
+    named_values,
     setting_fields,
 )
 
@@ -49,6 +51,8 @@ class CutSettings(Execution):
     rule: Annotated[Literal["random", "medoid"], Option("Rule")] = "random"
     families: Annotated[dict[str, str] | None, Option("Families")] = None
     layers: Layers = "all"
+    beside: Annotated[Sequence[Any], Option("Other models", group="data")] = ()
+    corpus: Annotated[Any, Option("Text", group="data")] = None
     quick: Annotated[bool, Option("Quick look")] = False
     seed: Seed = 0
 
@@ -106,6 +110,29 @@ def test_a_home_folder_is_no_folder_of_that_name():
     assert CutSettings("m", out=Path("~/small")).out == Path.home() / "small"
     assert CutSettings("~/m").model == str(Path.home() / "m")
     assert CutSettings(Path("~/m")).model == Path.home() / "m"
+    assert CutSettings("~").model == str(Path.home())
+    assert CutSettings("m", beside=["~/a", "b"]).beside == (str(Path.home() / "a"), "b")
+    assert named_source("a=~/m") == ("a", str(Path.home() / "m"))
+    assert named_values(["tr=~/m"]) == {"tr": str(Path.home() / "m")}
+    for place in ("~nobody-of-this-name/x", Path("~nobody-of-this-name")):
+        with pytest.raises(SettingError, match=r"~nobody-of-this-name.* is in the home folder of nobody here"):
+            CutSettings(place)
+
+
+@pytest.mark.parametrize("value", [None, 3, True, float("nan"), np.float32(1), 1j, b"bytes", "a\0b"])
+def test_what_names_no_data_and_no_model_is_refused_at_once(value):
+    said = "expected a path, a name or an object of residuum"
+    with pytest.raises(InvalidSettingError, match=f"^model is .+; {said}"):
+        cut(value)
+    with pytest.raises(InvalidSettingError, match=r"^beside is "):
+        cut("m", beside=["a", value])
+    assert CutSettings("m", corpus=None).corpus is None, "nothing is what it is by default"
+    assert CutSettings([[value]]).model == [[value]], "sentences are for their reader to check"
+
+
+def test_a_missing_argument_is_said_of_the_function():
+    with pytest.raises(TypeError, match=r"^cut\(\): missing a required argument: 'model'"):
+        cut()  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.parametrize(

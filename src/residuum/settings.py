@@ -218,6 +218,7 @@ def read_record(record: type[RecordT], path: str | Path, **values: Any) -> Recor
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 RecordT = TypeVar("RecordT", bound=Settings)
+PathT = TypeVar("PathT", str, Path)
 
 
 class Command(Generic[Parameters, Returned]):
@@ -251,9 +252,13 @@ class Command(Generic[Parameters, Returned]):
     def _record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if len(args) == 1 and not kwargs and isinstance(args[0], self.record):
             return args[0]
-        names = [setting.name for setting in setting_fields(self.record)]
+        names, called = [setting.name for setting in setting_fields(self.record)], getattr(self, "__name__", "")
         if unknown := [name for name in kwargs if name not in names]:
-            raise TypeError(f"{self.__name__}() has no setting {unknown[0]!r}{_nearest(unknown[0], names)}")  # pyright: ignore[reportAttributeAccessIssue]
+            raise TypeError(f"{called}() has no setting {unknown[0]!r}{_nearest(unknown[0], names)}")
+        try:
+            self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{called}(): {error}") from None  # without the record's name
         return self.record(*args, **kwargs)
 
 
@@ -277,6 +282,8 @@ def _checked(setting: SettingField, value: Any) -> Any:
         elif option.form is not None and value is not None:
             value = option.form(value)
         value = coerced(value, setting.kind)
+        if option.form is None and option.group in ("data", "model", "output"):
+            value = _located(value, setting)
     except SettingError as error:
         if isinstance(value, str):
             raise
@@ -303,8 +310,7 @@ def coerced(value: Any, kind: Any) -> Any:
     if kind is Any and type(value).__module__ == "numpy":  # plain numbers, which YAML files and checksums take
         return value.tolist() if getattr(value, "ndim", 2) < 2 else value
     if kind is Any:
-        at_home = isinstance(value, str | Path) and os.fspath(value).startswith("~/")
-        return type(value)(Path(value).expanduser()) if at_home else value
+        return value
     if origin in (Union, types.UnionType):
         return _coerced_union(value, get_args(kind))
     if origin is Literal:
@@ -325,6 +331,41 @@ def coerced(value: Any, kind: Any) -> Any:
         assert isinstance(kind, type)
         return from_mapping(kind, value) if issubclass(kind, Settings) else kind(**value)
     return _coerced_plain(value, kind)
+
+
+def _located(value: Any, setting: SettingField) -> Any:
+    """What names data, models or results, with `~` as the home folder; None, numbers and bytes name nothing.
+
+    Of several, each is checked. Lists that are one value, such as the sentences of a corpus, are left to their reader.
+    """
+    kind, nameless = setting.kind, (types.NoneType, bytes, bytearray, int, float, complex)
+    if not _has_any(kind) or (value is None and setting.has_default and setting.default is None):
+        return value
+
+    def place(part: Any) -> Any:
+        if isinstance(part, nameless if setting.option.group == "data" else types.NoneType):
+            raise TypeError(part)
+        if isinstance(part, str | Path) and "\0" in os.fspath(part):
+            raise ValueError(part)
+        return at_home(part) if isinstance(part, str | Path) else part
+
+    if kind is Any or (get_origin(kind) is Union and Any in get_args(kind)):
+        return place(value)
+    if isinstance(value, Mapping):
+        return {name: place(part) for name, part in value.items()}
+    return tuple(map(place, value)) if isinstance(value, tuple) else value
+
+
+def _has_any(kind: Any) -> bool:
+    return kind is Any or any(map(_has_any, get_args(kind)))
+
+
+def at_home(place: PathT) -> PathT:
+    """A path as it is, or with the home folder that `~` or `~name` stands for; one that nobody has is an error."""
+    try:
+        return type(place)(Path(place).expanduser()) if os.fspath(place).startswith("~") else place
+    except RuntimeError:
+        raise SettingError(f"{place} is in the home folder of nobody here; give the whole path.") from None
 
 
 def expected(setting: SettingField) -> str:
@@ -359,6 +400,7 @@ def kind_in_words(kind: Any) -> str:
     if origin in (dict, Mapping):
         return "NAME=VALUE pairs separated by commas"
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path"}
+    names[Any] = "a path, a name or an object of residuum"
     return names.get(kind, getattr(kind, "__name__", "a value"))
 
 
@@ -456,7 +498,7 @@ def named_source(source: Any) -> tuple[str | None, Any]:
     name, _, place = source.partition("=")
     if not name.strip() or not place.strip():
         raise SettingError(f"{source!r} is not NAME=MODEL.")
-    return name.strip(), place.strip()
+    return name.strip(), at_home(place.strip())
 
 
 def as_bytes(text: str) -> int:
@@ -497,7 +539,9 @@ def named_values(values: Any) -> Any:
     if isinstance(texts, Mapping) or not isinstance(texts, Sequence) or not texts:
         return values
     parts = [text.partition("=") if isinstance(text, str) else ("", "", "") for text in texts]
-    return {name: value for name, _, value in parts} if all(name and value for name, _, value in parts) else values
+    if not all(name and value for name, _, value in parts):
+        return values
+    return {name: at_home(value) for name, _, value in parts}
 
 
 def layer_numbers(layers: Any) -> Any:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import transformers as hf
 
-from residuum import Corpus, extract, from_transformers, load_model, read_corpus
-from residuum.errors import CorpusError, ResiduumError, SettingError, StoreError
+from residuum import Corpus, compare, extract, from_transformers, load_model, open_store, read_corpus
+from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError, StoreError
 from residuum.models.cards import plain
 from residuum.shrinking.predicting import corpus_of
 from residuum.storage.files import hold_folder, release_folder
@@ -122,6 +122,22 @@ def test_a_failed_extraction_leaves_the_model_whole_and_its_folder_free(tiny_fol
     other.join()
     assert seen == [None], "what failed holds its folder no more"
     release_folder(tmp_path / "broken")
+
+
+@pytest.mark.parametrize("thing", [None, 3, float("nan"), b"bytes", {"a": "b"}, ["a"]])
+def test_what_is_no_model_and_no_store_is_one_clear_error(thing, tmp_path):
+    with pytest.raises(ModelError, match=r"^Found .+; expected a model folder, a hub name or a Model\.$"):
+        load_model(thing)
+    with pytest.raises(SettingError, match=r" is no place; expected a path or an address"):
+        open_store(thing)
+    with pytest.raises(ResiduumError):
+        compare([thing], corpus=Corpus("text", WORDS), out=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("settings", [{"device": None}, {"max_memory": float("nan")}, {"layers": 1.5}, {"seed": "x"}])
+def test_a_setting_of_loading_that_cannot_be_is_named(settings, tiny_folder):
+    with pytest.raises(SettingError, match=rf"(?i)^{next(iter(settings))} "):
+        load_model(tiny_folder("bert"), **settings)
 
 
 def test_an_empty_corpus_is_refused_before_anything_is_written(tiny_folder, tmp_path):

@@ -16,7 +16,8 @@ from residuum.errors import CorpusError
 from residuum.storage.compression import MOST_GROWTH, unpacked_limit
 
 MAX_LINE_BYTES = 10_000_000
-MAX_BLOCK_LINES = 100_000
+MAX_BLOCK_LINES = 250_000
+"""Lines of one sentence beyond which a file is not believed: room for 100,000 words and what stands between them."""
 SAMPLE_LINES = 200
 LONGEST_SHOWN = 300
 

@@ -192,7 +192,10 @@ def load_model(
     puts them on all GPUs, the CPU (at most `max_memory` there) and the disk. `device="meta"` loads no weights: such a
     model knows its layers and its size, for a plan, and cannot be run.
     """
+    if not isinstance(name_or_path, str | os.PathLike):
+        raise ModelError(f"Found {name_or_path!r:.80}; expected a model folder, a hub name or a Model.")
     seed, layers = whole_number("seed", seed), None if layers is None else whole_number("layers", layers)
+    max_memory = None if max_memory is None else whole_number("max_memory", max_memory)
     options: dict[str, Any] = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code}
     options |= {} if random_init else placement(device, max_memory)
     if "device_map" not in options and device != "meta":
@@ -230,7 +233,7 @@ def load_model(
 
 def as_model(model: Model | str | os.PathLike[str], **loading: Any) -> Model:
     """A model as it is, or `load_model` of its folder or name."""
-    return model if isinstance(model, Model) else load_model(os.fspath(model), **loading)
+    return model if isinstance(model, Model) else load_model(model, **loading)
 
 
 def check_configs(models: Iterable[object]) -> None:
@@ -401,7 +404,7 @@ def tensors_fingerprint(tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tens
 
 def resolve_device(device: str) -> torch.device:
     """Turn `auto` into the best device that is there."""
-    if device not in DEVICES and not device.startswith("cuda:"):
+    if device not in DEVICES and not str(device).startswith("cuda:"):
         raise SettingError(f"Device {device!r} is not known; choose one of {', '.join(DEVICES)}.")
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if device in ("auto", "spread"):

@@ -21,6 +21,8 @@ def is_address(place: object) -> bool:
 
 def local_path(place: str | os.PathLike[str]) -> Path | None:
     """The path that a place is, or that a `file://` address names; None for what lies elsewhere."""
+    if not isinstance(place, str | os.PathLike):
+        raise SettingError(f"{place!r:.80} is no place; expected a path or an address such as s3://bucket/acts.")
     text = os.fspath(place)
     if not is_address(text):
         return Path(text)
