@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import transformers as hf
 
-from residuum import Corpus, compare, extract, from_transformers, load_model, open_store, read_corpus
+from residuum import Corpus, compare, extract, from_transformers, load_model, open_store, predict, read_corpus
 from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError, StoreError
 from residuum.models.cards import plain
 from residuum.shrinking.predicting import corpus_of
@@ -87,6 +87,12 @@ def test_a_text_to_label_that_is_no_text_is_named_by_its_number(text):
     for pairs in (False, True):
         with pytest.raises(CorpusError, match="^Text 1 "):
             corpus_of(["good text" if not pairs else ("a", "b"), text], unit="sentence", pairs=pairs)
+
+
+@pytest.mark.parametrize("texts", ["The fox", b"The fox", 3, float("nan")])
+def test_one_text_to_label_is_not_taken_for_a_list_of_letters(texts):
+    with pytest.raises(SettingError, match=r"^texts is .+; expected a list of texts\.$"):
+        predict("folder", texts)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, float("nan"), True, "x", 10**30])

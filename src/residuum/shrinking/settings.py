@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -185,6 +186,11 @@ class PredictSettings(Settings):
         int | None,
         Option("Memory limit in GB", "where it runs", metavar="GB", at_least=0, parse=as_bytes, expects="gigabytes"),
     ] = None
+
+    def check(self) -> None:
+        """Texts are a list: of one text the letters would be labelled."""
+        if self.texts is not None and (isinstance(self.texts, str | bytes) or not isinstance(self.texts, Iterable)):
+            raise SettingError(f"texts is {self.texts!r:.80}; expected a list of texts.")
 
 
 HealSteps = Annotated[int, Option("Training steps that heal what was cut, by the original model; 0: none", at_least=0)]
