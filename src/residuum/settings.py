@@ -218,7 +218,6 @@ def read_record(record: type[RecordT], path: str | Path, **values: Any) -> Recor
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 RecordT = TypeVar("RecordT", bound=Settings)
-PathT = TypeVar("PathT", str, Path)
 
 
 class Command(Generic[Parameters, Returned]):
@@ -360,8 +359,8 @@ def _has_any(kind: Any) -> bool:
     return kind is Any or any(map(_has_any, get_args(kind)))
 
 
-def at_home(place: PathT) -> PathT:
-    """A path as it is, or with the home folder that `~` or `~name` stands for; one that nobody has is an error."""
+def at_home(place: Any) -> Any:
+    """A text or path, with the home folder that `~` or `~name` stands for; one that nobody has is an error."""
     try:
         return type(place)(Path(place).expanduser()) if os.fspath(place).startswith("~") else place
     except RuntimeError:

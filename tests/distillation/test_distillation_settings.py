@@ -36,6 +36,7 @@ MINIMAL = {"teacher": "t", "texts": {"en": "en.txt", "tr": "tr.txt"}, "preset": 
         ({"optimiser": {"step": 1}}, "OptimiserSettings has no setting 'step'; did you mean 'steps'?"),
         ({"students": {"a": []}}, "students.a learns nothing"),
         ({"students": {"a b": ["en", "tr"]}}, "'a b' is no name of a language or student"),
+        ({"students": {"..": ["en", "tr"]}}, "'..' is no name of a language or student"),
         ({"losses": {"mlm": 2, "soft": -1}, "preset": None}, "losses.soft is -1"),
         (
             {"layer_map": {"run": "r", "student": "s", "teacher": "t", "by": "cka"}},

@@ -23,6 +23,7 @@ from residuum.shrinking.pruning import prune
 from residuum.shrinking.trimming import trim
 from residuum.storage.files import (
     files_for,
+    folder_name,
     hold_folder,
     private_folder,
     read_json,
@@ -349,3 +350,16 @@ def test_no_result_depends_on_the_clock_or_on_the_dates_of_files():
     sources = Path(residuum.__file__).parent.rglob("*.py")
     looking = re.compile(r"\btime\.time\(|st_[mca]time|getmtime|datetime\.(now|today|utcnow)")
     assert [str(path) for path in sources if looking.search(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../x", "/etc", "a/../../b", ".hidden", "a\nb", "a b", "owner/name@main"])
+def test_a_name_of_a_model_or_language_is_one_folder_inside(tmp_path, name):
+    made = folder_name(name)
+    assert (tmp_path / made).resolve().parent == tmp_path.resolve()
+    assert made not in ("", ".", "..")
+    assert folder_name(made) == made
+
+
+def test_names_that_are_folders_already_stay_what_they_are():
+    for name in ("bert", "Türkçe", "xlm-roberta-base", "v1.5_b", "full-source+new-head"):
+        assert folder_name(name) == name

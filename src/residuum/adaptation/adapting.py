@@ -23,6 +23,7 @@ from residuum.errors import MemoryLimitError, SettingError
 from residuum.maths.statistics import jackknife
 from residuum.models.loading import WEIGHT_BYTES, check_weights, stored_weights
 from residuum.settings import command, named_values
+from residuum.storage.files import folder_name
 from residuum.storage.results import Result, Run, finished_run, write_run
 from residuum.training.encoding import Problem, problem_of
 
@@ -217,7 +218,7 @@ def _tables(
             for language, student in served.items():
                 parts = context.corpora.targets[language]
                 target = TransferTarget(language, strategy, student, parts, change, run.config)
-                table = score_target(context, target, folder / "scores" / language, seed)
+                table = score_target(context, target, folder / "scores" / folder_name(language), seed)
                 scores.append(_labelled({**labels, "language": language}, table))
     every = pd.concat(scores, ignore_index=True)
     return {

@@ -348,7 +348,7 @@ class DistillSettings(Publishing, Resumable):
             found = ", ".join(map(str, texts)) if isinstance(texts, Sequence) else texts
             raise InvalidSettingError("texts", f"is {str(found)[:80]!r}; expected at least one LANGUAGE=TEXT.")
         for name in (*texts, *(self.students or {})):
-            if not re.fullmatch(r"[\w.-]+", str(name)):
+            if not re.fullmatch(r"[\w-][\w.-]*", str(name)):
                 raise SettingError(
                     f"{name!r} is no name of a language or student; use letters, digits, '_', '.' and '-'."
                 )

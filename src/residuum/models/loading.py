@@ -171,7 +171,7 @@ class Model:
 
 
 def load_model(
-    name_or_path: str | Path,
+    name_or_path: str | os.PathLike[str],
     *,
     random_init: bool = False,
     seed: int = 0,
@@ -194,6 +194,7 @@ def load_model(
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise ModelError(f"Found {name_or_path!r:.80}; expected a model folder, a hub name or a Model.")
+    name_or_path = os.fspath(name_or_path)
     seed, layers = whole_number("seed", seed), None if layers is None else whole_number("layers", layers)
     max_memory = None if max_memory is None else whole_number("max_memory", max_memory)
     options: dict[str, Any] = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code}
@@ -201,12 +202,12 @@ def load_model(
     if "device_map" not in options and device != "meta":
         check_weights([name_or_path], max_memory, precision)
     if device == "meta":
-        module = _without_weights(str(name_or_path), options)
+        module = _without_weights(name_or_path, options)
     else:
-        module = _load_module(str(name_or_path), random_init, seed, allow_pickle, options)
-    tokenizer = load_tokenizer(str(name_or_path), trust_remote_code)
-    check_vocabulary(module, tokenizer, str(name_or_path))
-    with clear_loading_errors(str(name_or_path)):  # a config can be of a network that loads and does not run
+        module = _load_module(name_or_path, random_init, seed, allow_pickle, options)
+    tokenizer = load_tokenizer(name_or_path, trust_remote_code)
+    check_vocabulary(module, tokenizer, name_or_path)
+    with clear_loading_errors(name_or_path):  # a config can be of a network that loads and does not run
         model = from_transformers(module, tokenizer, name=short_name(name_or_path), attention=attention)
     if random_init:
         model = replace(model, name=f"{model.name} (random)", random_init=True)
@@ -215,7 +216,7 @@ def load_model(
     if not hasattr(module, "hf_device_map") and device != "meta":
         model.module.to(resolve_device(device))
     model.module.eval()
-    place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else str(name_or_path)
+    place = str(Path(name_or_path).absolute()) if Path(name_or_path).exists() else name_or_path
     origin = Origin(
         place,
         random_init,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,6 +30,7 @@ from residuum.errors import SettingError, StoreError
 from residuum.maths.profiles import relative_depths
 from residuum.probing.examples import PARTS, Splits, examples
 from residuum.settings import named_source
+from residuum.storage.files import folder_name
 
 if TYPE_CHECKING:
     from residuum.models.loading import Model
@@ -206,8 +206,7 @@ def read_models(
         else:
             options = {"device": device, "attention": attention, "max_memory": extraction.get("max_memory")}
             model = as_model(named.source, **options)
-            plain_name = re.sub(r"[^\w.-]+", "-", named.name)
-            of_model = folder / f"{plain_name}-{model.fingerprint[:8]}"
+            of_model = folder / f"{folder_name(named.name)}-{model.fingerprint[:8]}"
             stores = []
             for text in texts:
                 place = of_model / f"{text.unit}s-{text.corpus.text_fingerprint[:8]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -39,6 +38,7 @@ from residuum.probing.scores import (
 )
 from residuum.probing.settings import ProbeLanguagesSettings
 from residuum.settings import command, named_source
+from residuum.storage.files import folder_name
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 RESAMPLES, INTERVAL = 1000, (0.025, 0.975)
@@ -157,9 +157,9 @@ def _read_models(
     options |= {name: getattr(settings, name) for name in names}
 
     def read(model: Model, name: str, folder: Path) -> dict[str, ActivationStore]:
-        of_model = folder / re.sub(r"[^\w.-]+", "-", name)
+        of_model = folder / folder_name(name)
         return {
-            language: extract(model, corpus, of_model / language, **options)
+            language: extract(model, corpus, of_model / folder_name(language), **options)
             for language, corpus in treebanks.corpora.items()
         }
 

@@ -194,6 +194,11 @@ def files_for(folder: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def folder_name(name: str) -> str:
+    """A name of a model, a language or a text as that of one folder: no path, and never the folder above."""
+    return re.sub(r"[^\w.+-]+|^\.+", "-", name)
+
+
 def remove_temporaries(folder: Path) -> None:
     """Clear what a killed process left half-written."""
     for leftover in [found for pattern in LEFTOVERS for found in folder.glob(pattern)]:

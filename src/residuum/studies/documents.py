@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from residuum.storage.files import folder_name
 from residuum.storage.results import Run
 from residuum.studies.claims import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Claim, Evidence, Measurement
 from residuum.studies.settings import StudyName
@@ -61,7 +61,7 @@ class StudyStep:
 
 def step_name(kind: str, model: str = "", task: str = "", variant: str = "") -> str:
     """The folder of a step, by which later steps find it."""
-    return "-".join(re.sub(r"[^\w.+-]+", "-", part) for part in (kind, model, task, variant) if part)
+    return "-".join(folder_name(part) for part in (kind, model, task, variant) if part)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -18,7 +17,7 @@ from residuum.errors import ModelError
 from residuum.maths.probing import PaperRecipe
 from residuum.models.loading import MOST_BLOCKS, Model, load_model
 from residuum.probing.redundancy import redundancy
-from residuum.storage.files import lone_file, read_json
+from residuum.storage.files import folder_name, lone_file, read_json
 from residuum.storage.results import Run
 from residuum.studies.documents import StudyStep, Workload, step_name
 from residuum.training.finetuning import finetune
@@ -147,8 +146,7 @@ class StudyContext:
 
     def activations(self, model: str, corpus: Corpus) -> Path:
         """Where a model's activations over a text are kept, for all steps that read it."""
-        plain = re.sub(r"[^\w.-]+", "-", model)
-        return self.out / "activations" / f"{plain}-{corpus.text_fingerprint[:8]}"
+        return self.out / "activations" / f"{folder_name(model)}-{corpus.text_fingerprint[:8]}"
 
     def read(
         self,
