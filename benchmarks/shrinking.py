@@ -85,7 +85,16 @@ def encoder(part: str, text: Path, arguments: Any) -> bool:
         heal=arguments.steps, task="stsb", data=data("glue", "STS-B"),
     )  # fmt: skip
     print(f"   {time.perf_counter() - start:.0f} s; layers {result.run.summary['kept']}")
-    return shown(part, result.frame, {"gte": 97.5, "narrow": 95, "mpnet": 97}[part], 2.5 if part == "narrow" else None)
+    holds = shown(part, result.frame, {"gte": 97.5, "narrow": 95, "mpnet": 97}[part], 2.5 if part == "narrow" else None)
+    return healing_minutes(part, result.run) and holds
+
+
+def healing_minutes(part: str, run: Any) -> bool:
+    """Minutes of the training steps, checkpoints left out; the curve tells what more of them would bring."""
+    curve = run.tables["healing"]
+    shown = curve.iloc[:: max(1, len(curve) // 10)]
+    print(shown[["step", "learning_rate", "loss", "seconds"]].to_string(index=False))
+    return line(f"{part}: minutes of healing", curve["seconds"].iloc[-1] / 60, 30, unit="min")
 
 
 def shown(part: str, stages: Any, share: float, speed: float | None) -> bool:
@@ -101,6 +110,7 @@ def shown(part: str, stages: Any, share: float, speed: float | None) -> bool:
 def plain(part: str, text: Path, arguments: Any) -> bool:
     """The baseline: every second block, the same healing."""
     from residuum import prune
+    from residuum.corpus.tasks import read_task
     from residuum.models.sentences import read_sentence_layout
     from residuum.models.surgery import load_whole
     from residuum.shrinking.verifying import similarity_score
@@ -108,11 +118,8 @@ def plain(part: str, text: Path, arguments: Any) -> bool:
     model = sentence_model("gte-small", arguments.work)
     out = arguments.work / f"plain-{arguments.steps}"
     prune(model, out, keep="alternate", corpus=text, format="lines", heal=arguments.steps)
-    layout = read_sentence_layout(model)
-    scores = [
-        similarity_score(*load_whole(folder), "stsb", data("glue", "STS-B"), layout, 0)["stsb"]
-        for folder in (model, out)
-    ]
+    layout, task = read_sentence_layout(model), read_task("stsb", data("glue", "STS-B")).test
+    scores = [similarity_score(*load_whole(folder), "stsb", task, layout, 0)["stsb"] for folder in (model, out)]
     return line(f"{part}: share of Spearman", 100 * scores[1] / scores[0], 0, unit="%", at_least=True)
 
 
@@ -174,7 +181,8 @@ def decoder(part: str, text: Path, arguments: Any) -> bool:
     print(result.frame[["stage", "layers", "parameters", "perplexity", "perplexity_low", "perplexity_high"]])
     if healing:
         ratio = result.run.summary["perplexity"] / result.run.summary["perplexity before"]
-        return line(f"{part}: perplexity over the original's", ratio, 1.15)
+        within = healing_minutes(part, result.run)
+        return line(f"{part}: perplexity over the original's", ratio, 1.15) and within
     network, tokenizer = load_whole(model)
     lines = text.read_text("utf-8").splitlines()
     held_out, rest = lines[::5], [own for i, own in enumerate(lines) if i % 5]
@@ -185,8 +193,9 @@ def decoder(part: str, text: Path, arguments: Any) -> bool:
 
     calibration, judged = batches(rest[:CALIBRATION]), batches(held_out[:JUDGED])
     dropped = {"ShortGPT": short_gpt(network, calibration, 6), "SLEB": sleb(network, calibration, 6)}
-    dropped["ours"] = sorted(set(range(1, 31)) - set(result.run.summary["kept"]))
-    found = {}
+    dropped["ours, without compensation"] = sorted(set(range(1, 31)) - set(result.run.summary["kept"]))
+    found = {"ours": perplexity(load_whole(out)[0], judged)}
+    print(f"   ours: perplexity {found['ours']:.2f}", flush=True)
     for name, gone in dropped.items():
         with without_layers(network, [i for i in range(1, 31) if i not in gone]):
             found[name] = perplexity(network, judged)
@@ -217,7 +226,8 @@ def cost(part: str, text: Path, arguments: Any) -> bool:
     """Seconds of the plan of gte-small over seconds of one pass over the text, for depth and for width."""
     from residuum.models.surgery import load_whole
     from residuum.shrinking import pruning
-    from residuum.shrinking.planning import Sample, cut_inner
+    from residuum.shrinking.compensation import cut_inner
+    from residuum.shrinking.planning import Sample
     from residuum.shrinking.shrink import sample_size
 
     model = sentence_model("gte-small", arguments.work)

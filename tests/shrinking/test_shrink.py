@@ -7,10 +7,12 @@ import pytest
 import torch
 import transformers as hf
 
-from residuum.errors import SettingError
+from residuum.corpus import Corpus
+from residuum.errors import OtherRunError, ResiduumError, SettingError
 from residuum.reporting.report import report, section
 from residuum.shrinking import shrink as module
 from residuum.shrinking.healing import prediction_loss
+from residuum.shrinking.pruning import prune
 from residuum.shrinking.settings import ShrinkSettings
 from residuum.shrinking.shrink import Reduction, choose, sample_size, shrink
 from residuum.shrinking.verifying import LiveBytes
@@ -94,7 +96,7 @@ def test_predictions_are_compared_over_the_kept_pieces():
     assert prediction_loss(teacher[:, kept], teacher, kept).abs() < 1e-6
 
 
-@pytest.mark.parametrize("step", ["heal", "verify", "_ship"])
+@pytest.mark.parametrize("step", ["_cut", "heal", "verify", "_ship"])
 def test_a_kill_resumes_to_the_same_weights(step, encoder, text, tmp_path, monkeypatch):
     options = {"layers": 3, "heal": 4, "heal_batch": 4, "progress": False}
     whole = shrink(encoder, text, tmp_path / "whole", **options)
@@ -105,6 +107,8 @@ def test_a_kill_resumes_to_the_same_weights(step, encoder, text, tmp_path, monke
         shrink(encoder, text, tmp_path / "killed", **options)
     monkeypatch.undo()
     monkeypatch.setattr(module, "make_plan", _kill)  # the plan is not made again
+    if step != "_cut":
+        monkeypatch.setattr(module, "fit_to_original", _kill)  # nor is the cut
     resumed = shrink(encoder, text, tmp_path / "killed", **options)
     files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert files[0] == files[1]
@@ -130,6 +134,79 @@ def _kill(*_, **__):
 def test_limits_that_cannot_be_kept_name_the_nearest(limit, message, encoder, text, tmp_path):
     with pytest.raises(SettingError, match=message):
         shrink(encoder, text, tmp_path / "out", heal=0, progress=False, **limit)
+
+
+def test_other_translations_or_pairs_are_another_run(encoder, text, tmp_path):
+    pairs, data, out = tmp_path / "pairs.tsv", tmp_path / "sts.tsv", tmp_path / "out"
+    options = {"layers": 2, "heal": 0, "pairs": pairs, "task": "stsb", "data": data, "progress": False}
+
+    def write(first, second):
+        pairs.write_text(
+            "\n".join(f"{a}\t{b}" for a, b in zip(TEXT[:8], TEXT[first : first + 8], strict=True)), "utf-8"
+        )
+        rows = [f"{TEXT[i % 8]}\t{TEXT[(i * second) % 8]}\t{(i * 7) % 5}.5" for i in range(30)]
+        data.write_text("\n".join(["text\tpair\tlabel", *rows]), "utf-8")
+
+    write(1, 3)
+    shrink(encoder, text, out, **options)
+    for first, second in ((2, 3), (1, 5)):
+        write(first, second)
+        with pytest.raises(OtherRunError):
+            shrink(encoder, text, out, **options)
+
+
+def test_a_task_that_cannot_be_read_is_told_before_anything_is_healed(encoder, text, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "make_plan", _kill)
+    with pytest.raises(ResiduumError, match="nowhere"):
+        shrink(encoder, text, tmp_path / "out", layers=2, task="stsb", data=tmp_path / "nowhere", progress=False)
+
+
+@pytest.mark.parametrize("by", ["angular", "cka"])
+def test_blocks_go_by_what_their_states_say(by, encoder, text, tmp_path):
+    result = shrink(encoder, text, tmp_path / "out", layers=2, by=by, heal=0, progress=False)
+    pruned = prune(
+        encoder, tmp_path / "pruned", keep=2, by=by, progress=False,
+        corpus=Corpus("lines", [line.split() for line in text.read_text("utf-8").splitlines()]),
+    )  # fmt: skip
+    assert len(result.run.summary["kept"]) == 2
+    if by == "angular":  # a run of neighbours
+        gone = sorted({1, 2, 3, 4} - set(result.run.summary["kept"]))
+        assert gone[1] == gone[0] + 1
+    assert result.run.tables["curve"]["layers"].tolist() == pruned.run.tables["curve"]["layers"].tolist() == [4, 3, 2]
+
+
+def test_heads_and_merged_blocks_are_planned_too(text, tmp_path):
+    source = save_model("llama", tmp_path / "llama", num_key_value_heads=2, head_dim=8)
+    network = hf.LlamaForCausalLM(hf.AutoConfig.from_pretrained(source))
+    network.save_pretrained(source)
+    result = shrink(source, text, tmp_path / "out", layers=2, heads=0.5, heal=0, progress=False)
+    config = hf.AutoConfig.from_pretrained(tmp_path / "out")
+    assert (config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads) == (2, 1, 1)
+    chosen = result.plan.loc[result.plan["chosen"]].iloc[0]
+    assert chosen["parameters"] == result.run.summary["parameters after"]
+    merged = shrink(source, text, tmp_path / "merged", layers=2, merge=True, compensate=False, heal=0, progress=False)
+    plain = shrink(source, text, tmp_path / "plain", layers=2, compensate=False, heal=0, progress=False)
+    assert merged.run.summary["kept"] == plain.run.summary["kept"]
+    assert merged.run.summary["fidelity"] != plain.run.summary["fidelity"]
+
+
+def test_the_plan_is_shown_with_its_curve(encoder, text, run, tmp_path):
+    status, _, err = run("shrink", encoder, "--text", text, "--layers", "2", "--heal", "0", "--out", tmp_path / "out")
+    assert status == 0
+    rows = [line for line in err.splitlines() if "█" in line]
+    assert len(rows) == 2
+    assert rows[1].endswith("←")
+    assert rows[0].count("█") >= rows[1].count("█") > 0
+
+
+def test_compensation_keeps_more_of_the_original(encoder, text, tmp_path):
+    options = {"layers": 2, "heal": 0, "progress": False}
+    without = shrink(encoder, text, tmp_path / "without", compensate=False, **options)
+    result = shrink(encoder, text, tmp_path / "with", **options)
+    assert without.run.summary["kept"] == result.run.summary["kept"]
+    assert result.run.summary["fidelity"] > without.run.summary["fidelity"]
+    table = result.run.tables["compensation"]
+    assert table["layer"].tolist() == result.run.summary["kept"]
 
 
 def test_other_mistakes_are_one_line(encoder, tiny_folder, run, text, tmp_path):

@@ -70,6 +70,7 @@ CRITERIA = {
     "fidelity": "1 − fidelity of the sentence vectors without the layer",
     "perplexity": "loss per token without the layer",
 }
+HEALING_TERMS = ("states", "inner states", "vectors", "translations", "predictions")
 COVERAGE_POINTS = 60  # of a curve over thousands of vocabulary entries
 
 
@@ -262,6 +263,27 @@ def _shrink_panels(run: Run) -> Iterator[Panel]:
         "perplexity divided by the candidate's. Depth and width are measured apart and multiplied.",
         single_view(line_chart(series, x="parameters", y="predicted quality"), "plan"),
     )
+    if "healing" in run.tables:
+        curve = run.tables["healing"]
+        terms = ["loss", *(name for name in HEALING_TERMS if name in curve)]
+        series = [own for name in terms for own in lines(curve, "step", name, name=name)]
+        yield Panel(
+            "Healing",
+            "The loss by training step, and its terms: shares of the variance of the original's states and vectors "
+            "that are missed (states between the blocks weighted by 0.3), and the divergence of its predictions.",
+            single_view(line_chart(series, x="training step", y="loss"), "healing"),
+        )
+    if "compensation" in run.tables:
+        fitted = run.tables["compensation"]
+        series = lines(fitted, "layer", "missed_before", name="as cut") + lines(
+            fitted, "layer", "missed", name="fitted"
+        )
+        yield Panel(
+            "States of the original that are missed",
+            "Per kept layer, the share of the variance of the original's states below the next kept layer that it "
+            "misses: as it was cut, and with its second feed-forward map fitted by least squares, before healing.",
+            single_view(line_chart(series, x="layer", y="share of variance", step=1), "compensation"),
+        )
 
 
 def _curve_panels(run: Run) -> Iterator[Panel]:

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from residuum.models.loading import from_transformers
+from residuum.models.loading import from_transformers, resolve_device
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout
+from residuum.models.surgery import freeze
 from residuum.shrinking.planning import IGNORED, encoded, has_language_head, no_cache, only_places, predicted_tokens
 from residuum.training.batches import ShuffledBatches
 from residuum.training.loop import StepLosses, train
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 INNER_WEIGHT = 0.3  # of the states between the blocks, beside those at the end
 WARMUP = 0.06
 BETAS = (0.9, 0.98)
+RATE_TIMES_WIDTH, HIGHEST_RATE = 0.12, 1e-3  # the wider a model, the smaller the steps that AdamW may take
 
 States = Float[Tensor, "line token neuron"]
 
@@ -72,7 +74,8 @@ def heal(
 ) -> pd.DataFrame:
     """Train the student for `settings.heal` steps and return the curve; a killed run goes on from its checkpoint.
 
-    Lines and pairs of sentences, translations of each other, are mixed as they are many.
+    Lines and pairs of sentences, translations of each other, are mixed as they are many. The embeddings stay those of
+    the original, so that words the lines do not hold still fit the blocks; with translations they are trained, too.
     """
     teacher.eval().requires_grad_(False).to(next(student.parameters()).device)
     model = from_transformers(student, tokenizer)
@@ -85,14 +88,14 @@ def heal(
         items, settings.heal_batch, seed=settings.seed, lengths=[len(line) + len(other or "") for line, other in items],
         collate=lambda batch: _collated(lesson, batch),
     )  # fmt: skip
-    unused = [name for name, _ in student.named_parameters() if ".pooler." in f".{name}"]
     for name, parameter in student.named_parameters():
-        parameter.requires_grad_(name not in unused)
+        parameter.requires_grad_(".pooler." not in f".{name}")  # which nothing here reads
+    freeze(student, (), embeddings=not pairs)
     result = train(
         {"student": student},
         batches,
         losses_of(lesson),
-        training_settings(settings),
+        training_settings(settings, student),
         folder / "healing",
         config={"healing": [settings.heal_batch, list(kept), len(lines), len(pairs)]},
         device=settings.device,
@@ -102,12 +105,24 @@ def heal(
     return result.history
 
 
-def training_settings(settings: Any) -> TrainingSettings:
-    """The recipe: AdamW without decay (tokens that do not occur keep their vectors), linear to 0."""
+def training_settings(settings: Any, student: Any) -> TrainingSettings:
+    """The recipe: AdamW without decay (what is not trained by a line stays as it is), linear to 0."""
+    rate = settings.heal_rate or min(HIGHEST_RATE, RATE_TIMES_WIDTH / student.config.hidden_size)
+    precision: Any = settings.heal_precision
+    if precision == "auto":
+        precision = "bfloat16" if multiplies_bfloat16(resolve_device(settings.device)) else "float32"
     return TrainingSettings(
-        steps=settings.heal, learning_rate=settings.heal_rate, warmup=WARMUP, weight_decay=0.0, betas=BETAS,
+        steps=settings.heal, learning_rate=rate, warmup=WARMUP, weight_decay=0.0, betas=BETAS, precision=precision,
         checkpoint_every=100, seed=settings.seed, log_every=max(1, settings.heal // 100),
     )  # fmt: skip
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether a device multiplies bfloat16 matrices itself; where it only emulates that, float32 is faster."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    known = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
+    return device.type == "cpu" and any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "sve_bf16"))
 
 
 def _collated(lesson: Lesson, items: list[tuple[str, str | None]]) -> dict[str, Any]:
@@ -175,7 +190,8 @@ def relative_error(
     around: Float[Tensor, "other neuron"] | None = None,
 ) -> Float[Tensor, ""]:
     """Mean ‖x − t‖² divided by the mean ‖t − μ‖², μ the mean of the goals (or of `around`); 1 for a constant x = μ."""
-    reference = goal if around is None else around
+    found, goal = found.float(), goal.float()  # differences of vectors that lie close together
+    reference = goal if around is None else around.float()
     spread = (reference - reference.mean(dim=0)).square().sum(dim=1).mean().clamp(min=1e-6)
     return (found - goal).square().sum(dim=1).mean() / spread
 
@@ -184,8 +200,8 @@ def prediction_loss(
     student: Float[Tensor, "place piece"], teacher: Float[Tensor, "place whole"], kept_ids: Tensor | None
 ) -> Float[Tensor, ""]:
     """KL(teacher ‖ student), mean over places, over the pieces that both know."""
-    goal = (teacher if kept_ids is None else teacher[:, kept_ids]).log_softmax(dim=-1)
-    return (goal.exp() * (goal - student.log_softmax(dim=-1))).sum(dim=-1).mean()
+    goal = (teacher if kept_ids is None else teacher[:, kept_ids]).float().log_softmax(dim=-1)
+    return (goal.exp() * (goal - student.float().log_softmax(dim=-1))).sum(dim=-1).mean()
 
 
 def _outputs(network: Any, inputs: dict[str, Tensor], places: Tensor | None = None) -> Any:

@@ -18,18 +18,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from residuum.errors import CorpusError, ModelError
-from residuum.maths.elimination import eliminate
 from residuum.maths.statistics import Interval, bootstrap_ratio
 from residuum.models.loading import from_transformers
 from residuum.models.sentences import SentenceLayout, pooled, read_sentence_layout, sentence_text
 from residuum.models.surgery import (
-    attention_heads,
     body_of,
-    feed_forward,
-    keep_heads,
-    keep_neurons,
     layer_count,
-    linear_weight,
     model_blocks,
     without_layers,
 )
@@ -41,7 +35,6 @@ LONGEST = 128  # tokens of a line that are read
 HIDDEN = 0.15  # share of the tokens that a masked model has to guess
 IGNORED = -100
 LOGITS = 1 << 26  # numbers that the head gives at once: 256 MB
-STEPS = 64  # rounds of elimination: costs are computed again after each
 
 Vectors = Float[Tensor, "line neuron"]
 LineLosses = Float[np.ndarray, "line 2"]
@@ -283,84 +276,3 @@ def candidate_harms(network: Any, score: Callable[[Any], float]) -> np.ndarray:
         with without_layers(network, [own for own in layers if own != layer]):
             harms.append(score(network))
     return np.array(harms)
-
-
-@dataclass(eq=False)
-class _Moments:
-    """Sums of what enters a map: n, Σx and Σxxᵀ."""
-
-    count: int
-    total: Tensor
-    scatter: Tensor
-
-    def centred(self, bias: bool) -> tuple[Tensor, Tensor]:
-        """The mean (0 where there is no bias to take it up) and the second moments about it."""
-        mean = self.total / self.count if bias else torch.zeros_like(self.total)
-        return mean, self.scatter / self.count - torch.outer(mean, mean)
-
-
-def inner_moments(network: Any, sample: Sample, names: Sequence[str]) -> dict[str, list[_Moments]]:
-    """The second moments of what enters the named maps of every block, in one pass."""
-    base: Any = getattr(network, "base_model", network)
-    blocks, shown = model_blocks(network), []
-    found: dict[str, list[_Moments]] = {}
-    hooks = []
-    for name in names:
-        parts: list[Any] = [block.get_submodule(name) for block in blocks]
-        sizes = [linear_weight(part).shape[1] for part in parts]
-        found[name] = [_Moments(0, torch.zeros(n).double(), torch.zeros(n, n).double()) for n in sizes]
-        for part, sums in zip(parts, found[name], strict=True):
-
-            def note(_: nn.Module, args: tuple[Any, ...], sums: _Moments = sums) -> None:
-                x = args[0].reshape(*shown[-1].shape, -1)[shown[-1]].float().cpu()
-                sums.count += len(x)
-                sums.total += x.sum(dim=0).double()
-                sums.scatter += (x.T @ x).double()
-
-            hooks.append(part.register_forward_pre_hook(note))
-    try:
-        with torch.inference_mode():
-            for batch in sample.batches:
-                inputs = inputs_of(batch, next(base.parameters()).device)
-                shown.append(inputs["attention_mask"].bool())
-                base(**inputs, **no_cache(base))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found
-
-
-def cut_inner(
-    network: Any, sample: Sample, *, neurons: float | None = None, heads: float | None = None
-) -> dict[str, np.ndarray]:
-    """Keep a share of the feed-forward neurons and of the heads of every block; what stays makes up for the rest.
-
-    Returns per block the share of the variance of each part's output that is lost.
-    """
-    errors: dict[str, np.ndarray] = {}
-    for part, share in (("feed-forward", neurons), ("heads", heads)):
-        if share is None:
-            continue
-        if part == "heads":
-            groups, width = attention_heads(network)
-            name, keep = "self_attn.o_proj", keep_heads
-        else:
-            name, width, keep = feed_forward(network).out, 1, keep_neurons
-            groups = linear_weight(model_blocks(network)[0].get_submodule(name)).shape[1]
-        n_kept = max(1, round(share * groups))
-        kept, weights, lost = [], [], []
-        for block, sums in zip(model_blocks(network), inner_moments(network, sample, [name])[name], strict=True):
-            out: Any = block.get_submodule(name)
-            weight = linear_weight(out).detach().cpu()
-            mean, scatter = sums.centred(out.bias is not None)
-            chosen = eliminate(weight, scatter, n_kept, width=width, at_once=max(1, (groups - n_kept) // STEPS))
-            places = (chosen.kept[:, None] * width + torch.arange(width)).flatten()
-            if out.bias is not None:
-                shift = weight.double() @ mean - chosen.weight.double() @ mean[places]
-                out.bias.data += shift.to(out.bias)
-            kept.append(chosen.kept)
-            weights.append(chosen.weight)
-            lost.append(chosen.error)
-        keep(network, kept, weights)
-        errors[part] = np.array(lost)
-    return errors

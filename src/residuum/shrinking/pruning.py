@@ -37,9 +37,10 @@ from residuum.models.surgery import (
 from residuum.probing.examples import labelled_splits
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.settings import command
+from residuum.shrinking.compensation import FIT_LINES, cut_inner, fit_to_original
 from residuum.shrinking.healing import heal
 from residuum.shrinking.networks import size_of
-from residuum.shrinking.planning import Sample, Vectors, block_influence, candidate_harms, cut_inner, harm, quality
+from residuum.shrinking.planning import Sample, Vectors, block_influence, candidate_harms, harm, quality
 from residuum.shrinking.settings import PruneSettings
 from residuum.storage.results import Result, Run, finished_run, scratch, write_run
 
@@ -141,11 +142,14 @@ def prune(settings: PruneSettings) -> Pruning:
             kept = _named(settings, n_layers)
         tables["layers"].insert(1, "kept", tables["layers"]["layer"].isin(kept))
         cut(network, kept, sample, merge=settings.merge, ffn=settings.ffn, heads=settings.heads)
+        if settings.compensate:
+            whole = load_whole(settings.model, precision=settings.precision)[0].to(network.device)
+            many = Sample.of(whole, tokenizer, lines.plan, settings.model, size=FIT_LINES)
+            tables["compensation"] = fit_to_original(network, whole, kept, many)
         stages.append(stage_row("pruned", network, judge, original))
         if settings.heal:
-            tables["healing"] = heal(
-                network, tokenizer, load_whole(settings.model)[0], lines.plan, settings, space, kept=kept
-            )
+            whole = load_whole(settings.model)[0]
+            tables["healing"] = heal(network, tokenizer, whole, lines.plan, settings, space, kept=kept)
             stages.append(stage_row("healed", network, judge, original))
         to_stored_precision(network, settings.model)
         save_whole(network, tokenizer, out, source=settings.model)

@@ -204,13 +204,23 @@ Pairs = Annotated[
 ]
 
 
+Heads = Annotated[
+    float | None, Option("Share of the attention heads to keep (Llama and Qwen models)", above=0, at_most=1)
+]
+Merge = Annotated[bool, Option("Average dropped layers into the nearest kept one")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Healing(Settings):
     """How a model that was cut learns from the original on plain text."""
 
     heal: HealSteps = 0
     heal_batch: Annotated[int, Option("Lines per healing step", at_least=1)] = 32
-    heal_rate: Annotated[float, Option("Learning rate of healing", above=0)] = 3e-4
+    heal_rate: Annotated[float | None, Option("Learning rate of healing [0.12 / hidden size]", above=0)] = None
+    heal_precision: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Option("Precision of healing; auto: bfloat16 where the device multiplies it", group="where it runs"),
+    ] = "auto"
 
 
 @dataclass(frozen=True)
@@ -248,11 +258,12 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
         ),
     ] = None
     iterative: Annotated[bool, Option("With --by: drop one layer at a time and measure again")] = False
-    merge: Annotated[bool, Option("Average dropped layers into the nearest kept one")] = False
+    merge: Merge = False
     ffn: Annotated[float | None, Option("Share of the feed-forward neurons to keep", above=0, at_most=1)] = None
-    heads: Annotated[
-        float | None, Option("Share of the attention heads to keep (Llama and Qwen models)", above=0, at_most=1)
-    ] = None
+    heads: Heads = None
+    compensate: Annotated[
+        bool, Option("Fit the second feed-forward map of every kept layer to the original's states, by least squares")
+    ] = False
     corpus: Annotated[Any, Option("Text to measure and heal on", group="data", identity=False)] = None
     task: Annotated[str | None, Option("Task of the probe, with --by probe", group="data")] = None
     split: Split = None
@@ -289,7 +300,7 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
 
     def _check_no_text(self) -> None:
         measured = [name for name in ("by", "ffn", "heads") if getattr(self, name) is not None]
-        measured += ["heal"] if self.heal else []
+        measured += [name for name in ("compensate", "heal") if getattr(self, name)]
         if measured:
             raise SettingError(f"{measured[0]} is {getattr(self, measured[0])!r}, which needs text; give a corpus.")
         given = [name for name in ("task", "split", "limit") if getattr(self, name) is not None]
@@ -333,13 +344,18 @@ class ShrinkSettings(Healing, Publishing, Resumable):
     ffn: Annotated[
         float | None, Option("Share of the feed-forward neurons to keep [all, or as planned]", above=0, at_most=1)
     ] = None
+    heads: Heads = None
     trim: Annotated[bool, Option("Keep only the vocabulary that the text uses")] = False
     by: Annotated[
-        Literal["auto", "influence", "fidelity", "perplexity"],
+        Literal["auto", "influence", "angular", "cka", "fidelity", "perplexity"],
         Option(
             "How blocks are chosen; auto: by fidelity or perplexity step by step, or by influence if that is better"
         ),
     ] = "auto"
+    merge: Merge = False
+    compensate: Annotated[
+        bool, Option("Fit the second feed-forward map of every kept layer to the original's states before healing")
+    ] = True
     heal: HealSteps = 1000
     pairs: Pairs = None
     task: Annotated[str | None, Option("Task to judge on, such as stsb", group="data")] = None

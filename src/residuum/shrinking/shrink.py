@@ -6,6 +6,7 @@ Each step is kept on disk, so that a killed run goes on where it stopped.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,14 +17,16 @@ import pandas as pd
 import torch
 from xxhash import xxh3_64_hexdigest
 
+from residuum.corpus import Corpus
 from residuum.corpus.streams import text_fingerprint, text_lines
-from residuum.corpus.tasks import named_task
+from residuum.corpus.tasks import named_task, read_task
 from residuum.errors import CorpusError, ModelError, SettingError
 from residuum.evaluation.pairs import SentencePairs, read_pairs
 from residuum.models.cards import check_hub, push_to_hub, write_card
 from residuum.models.loading import check_weights, resolve_device, weights_fingerprint
 from residuum.models.sentences import read_sentence_layout
 from residuum.models.surgery import (
+    attention_heads,
     check_elsewhere,
     check_written,
     feed_forward,
@@ -35,6 +38,7 @@ from residuum.models.surgery import (
 )
 from residuum.models.vocabularies import count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
+from residuum.shrinking.compensation import FIT_LINES, fit_to_original
 from residuum.shrinking.healing import heal
 from residuum.shrinking.measuring import in_turns
 from residuum.shrinking.planning import Sample, Vectors, harm, has_language_head, spread_places
@@ -56,6 +60,7 @@ from residuum.storage.results import Result, Run, finished_run, finished_step, s
 SHARES = (1.0, 0.75, 0.5, 0.25)
 """Shares of the feed-forward neurons that are planned with."""
 PASSES = 3  # over the text, at most, that scoring blocks may cost
+BAR = 20  # characters of a quality of 1
 FEWEST_LINES, MOST_LINES = 16, 256
 """Lines on which candidates are scored."""
 
@@ -117,6 +122,7 @@ class Original:
     kept_ids: np.ndarray | None
     lines: Lines
     pairs: list[SentencePairs]
+    task: Corpus | None  # pairs of sentences with their similarity, on which models are judged
 
     def sample(self, part: str, *, trimmed: bool = True, size: int = MOST_LINES) -> Sample:
         """A sample of one part of the text, as the original or the trimmed model reads it."""
@@ -142,27 +148,24 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     check_hub(settings.push_to_hub)
     check_weights([settings.model], settings.max_memory)
     network, tokenizer = load_whole(settings.model)
-    config = {
-        **settings.identity(),
-        "model": str(settings.model),
-        "files": weights_fingerprint(network),
-        "texts": str(settings.text) if isinstance(settings.text, str | Path) else "given",
-        "fingerprints": _text_fingerprint(settings.text),
-        "pairs": str(settings.pairs) if settings.pairs is not None else None,
-    }
+    given = settings.pairs
+    pairs: list[SentencePairs] = read_pairs(given) if isinstance(given, str | Path) else list(given or ())
+    task = None if settings.task is None else read_task(settings.task, settings.data).test
+    config = _identity(settings, network, pairs, task)
     if run := finished_run(out, "shrink", config, fresh=settings.fresh):
         check_written(out)
         push_to_hub(out, settings.push_to_hub)
         return Shrinking(out, run)
-    original = _prepared(settings, network, tokenizer)
+    original = _prepared(settings, network, tokenizer, pairs, task)
     with scratch(out, config, fresh=settings.fresh) as space:
         settings.say("1 of 5: planning")
         plan = finished_step(space, "plan", lambda: make_plan(original))
         chosen = Reduction(**plan.summary["chosen"])
         settings.say(plan_text(plan) + "\n2 of 5: cutting")
-        small = _cut(original, chosen, space / "pruned")
+        fitted = finished_step(space, "cut", lambda: _cut(original, chosen, space / "pruned"))
+        small = load_whole(space / "pruned")[0].to(original.network.device)
         settings.say(f"3 of 5: healing, {settings.heal} steps")
-        tables = dict(plan.tables)
+        tables = plan.tables | fitted.tables
         if settings.heal:
             tables["healing"] = _heal(original, small, chosen, space)
         settings.say("4 of 5: verifying")
@@ -175,17 +178,32 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     return Shrinking(out, run)
 
 
-def _text_fingerprint(text: Any) -> Any:
-    if isinstance(text, str | Path):
-        return text_fingerprint(text)
-    return xxh3_64_hexdigest("\n".join(map(str, text)).encode())
+def _identity(
+    settings: ShrinkSettings, network: Any, pairs: list[SentencePairs], task: Corpus | None
+) -> dict[str, Any]:
+    """What the numbers depend on: settings, and fingerprints of the model and of all that is read."""
+    text, named = settings.text, isinstance(settings.text, str | Path)
+    return {
+        **settings.identity(),
+        "model": str(settings.model),
+        "files": weights_fingerprint(network),
+        "texts": str(text) if named else "given",
+        "fingerprints": text_fingerprint(text) if named else xxh3_64_hexdigest("\n".join(map(str, text)).encode()),
+        "pairs": str(settings.pairs) if isinstance(settings.pairs, str | Path) else "given" if pairs else None,
+        "pair_fingerprints": [own.fingerprint for own in pairs],
+        "data": None if task is None else task.fingerprint,
+    }
 
 
-def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Original:
-    """Read the text and the translations, check the limit, and trim the vocabulary if that is wanted."""
+def _prepared(
+    settings: ShrinkSettings, network: Any, tokenizer: Any, pairs: list[SentencePairs], task: Corpus | None
+) -> Original:
+    """Read the text, check the limits, and trim the vocabulary if that is wanted."""
     model_blocks(network)
     if settings.ffn is not None:
         feed_forward(network)
+    if settings.heads is not None:
+        attention_heads(network)
     if settings.layers is not None and settings.layers >= layer_count(network):
         raise SettingError(
             f"layers is {settings.layers}; the model has {layer_count(network)}, so the nearest limit is "
@@ -196,8 +214,6 @@ def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Origina
     lines = list(islice((line for line in found if line.strip()), settings.limit))
     if not lines:
         raise CorpusError(f"{source if isinstance(source, str | Path) else 'The text'} has no line; give some text.")
-    given = settings.pairs
-    pairs: list[SentencePairs] = read_pairs(given) if isinstance(given, str | Path) else list(given or ())
     start, start_tokenizer, kept_ids = network, tokenizer, None
     if settings.trim:
         texts = lines + [text for task in pairs for text in (*task.source, *task.target)]
@@ -207,7 +223,7 @@ def _prepared(settings: ShrinkSettings, network: Any, tokenizer: Any) -> Origina
     device: Any = resolve_device(settings.device)
     return Original(
         settings, network.to(device), tokenizer, copy.deepcopy(start).to(device), start_tokenizer, kept_ids,
-        Lines.of(lines), pairs,
+        Lines.of(lines), pairs, task,
     )  # fmt: skip
 
 
@@ -225,8 +241,9 @@ def make_plan(original: Original) -> Run:
     vectors = judge.vectors(network)
     depths, by = _depths(original, sample, judge, vectors, most)
     curve = depth_curve(network, depths, judge, vectors)
-    curve["quality"] = _qualities(curve, judge)
-    widths = _widths(original, sample, judge, vectors, curve.to_dict("records")[0])
+    whole = curve.to_dict("records")[0]
+    curve["quality"] = _qualities(curve, judge, whole)
+    widths = _widths(original, sample, judge, vectors, whole)
     candidates = _candidates(network, original, curve, widths)
     chosen = choose(candidates, settings, int(curve["parameters"].iloc[0]))
     table = pd.DataFrame([asdict(own) | {"chosen": own == chosen} for own in candidates])
@@ -235,9 +252,12 @@ def make_plan(original: Original) -> Run:
 
 
 def plan_text(plan: Run) -> str:
-    """The plan as a table: per depth and width, predicted quality, parameters and speed-up."""
-    table = plan.tables["plan"]
-    shown = table.assign(chosen=["←" if own else "" for own in table["chosen"]], ffn=table["ffn"].map("{:.0%}".format))
+    """The plan as a table: per depth and width, predicted quality (with its curve), parameters and speed-up."""
+    table = plan.tables["plan"].sort_values(["parameters", "quality"], ascending=False)
+    bars = ["█" * round(BAR * float(np.clip(own, 0, 1))) for own in table["quality"]]
+    shown = table.assign(ffn=table["ffn"].map("{:.0%}".format))
+    shown.insert(4, "curve", [bar.ljust(BAR, "·") for bar in bars])
+    shown["chosen"] = ["←" if own else "" for own in table["chosen"]]
     shown["parameters"] = table["parameters"].map("{:,}".format)
     shown = shown.drop(columns="kept").rename(columns={"speedup": "speed-up", "ffn": "feed-forward"})
     kept = plan.summary["chosen"]["kept"]
@@ -254,46 +274,50 @@ def _depths(original: Original, sample: Sample, other: Sample, vectors: Vectors,
     """Which blocks stay at each depth: greedy, or by block influence where that keeps more on other lines."""
     settings, network = original.settings, original.start
     measure = "perplexity" if has_language_head(network) and sample.layout is None else "fidelity"
-    measured = Measured(network, original.start_tokenizer, None, sample, sample.vectors(network), settings)  # pyright: ignore[reportArgumentType]
+    lines = original.lines.plan
+    words = [lines[place].split() for place in spread_places(len(lines), sample.n_lines)]
+    measured = Measured(
+        network, original.start_tokenizer, Corpus("lines", words), sample, sample.vectors(network), settings
+    )
     if settings.by != "auto":
-        return layer_choices(measured, settings.by, most, iterative=settings.by != "influence")[0], settings.by
+        again = settings.by in ("fidelity", "perplexity")
+        return layer_choices(measured, settings.by, most, iterative=again)[0], settings.by
     greedy = layer_choices(measured, measure, most, iterative=True)[0]
     influence = layer_choices(measured, "influence", most, iterative=False)[0]
-    harms = [
-        [_harm_without(network, kept, other, vectors, measure) for kept in (greedy[n], influence[n])]
-        for n in range(1, most + 1)
-    ]
-    best = {n: (greedy[n] if a <= b else influence[n]) for n, (a, b) in enumerate(harms, 1)}
+
+    def harm_without(kept: list[int]) -> float:
+        with without_layers(network, kept):
+            return harm(network, other, vectors, measure)
+
+    best = {n: min(greedy[n], influence[n], key=harm_without) for n in range(1, most + 1)}
     return best, f"{measure} step by step, or influence"
 
 
-def _harm_without(network: Any, kept: list[int], sample: Sample, vectors: Vectors, measure: str) -> float:
-    with without_layers(network, kept):
-        return harm(network, sample, vectors, measure)
-
-
-def _qualities(curve: pd.DataFrame, judge: Sample) -> Any:
-    """The original's perplexity divided by the smaller model's; of sentence encoders the fidelity."""
-    if "perplexity" in curve and judge.layout is None:
-        return curve["perplexity"].iloc[0] / curve["perplexity"]
-    return curve["fidelity"]
+def _qualities(frame: pd.DataFrame, judge: Sample, whole: Mapping[str, Any]) -> Any:
+    """The perplexity of the whole model divided by that of a smaller one; of sentence encoders the fidelity."""
+    if "perplexity" in frame and judge.layout is None:
+        return whole["perplexity"] / frame["perplexity"]
+    return frame["fidelity"]
 
 
 def _widths(original: Original, sample: Sample, judge: Sample, vectors: Vectors, whole: dict[str, Any]) -> pd.DataFrame:
-    """Quality and parameters at each share of the feed-forward neurons, at full depth."""
+    """Quality and parameters at each share of the feed-forward neurons (and that of the heads), at full depth."""
     settings = original.settings
-    shares = (1.0,) if settings.layers is not None else SHARES
+    shares = SHARES if settings.layers is None else (1.0,)
     shares = shares if settings.ffn is None else (1.0, settings.ffn)
-    rows = [{**whole, "ffn": 1.0}]
-    for share in shares[1:]:
+    every, rows = list(range(1, int(whole["layers"]) + 1)), []
+    for share in shares:
+        if share == 1 and settings.heads is None:
+            rows.append({**whole, "ffn": 1.0})
+            continue
         narrow = copy.deepcopy(original.start)
         try:
-            cut(narrow, list(range(1, int(whole["layers"]) + 1)), sample, ffn=share)
+            cut(narrow, every, sample, ffn=None if share == 1 else share, heads=settings.heads)
         except ModelError:  # an architecture whose neurons cannot be cut keeps them all
             break
         rows.append({**stage_row("", narrow, judge, vectors), "ffn": share})
     frame = pd.DataFrame(rows).drop(columns=["stage", "dropped", "kept", "quality"], errors="ignore")
-    return frame.assign(quality=_qualities(frame, judge))
+    return frame.assign(quality=_qualities(frame, judge, whole))
 
 
 def _candidates(network: Any, original: Original, curve: pd.DataFrame, widths: pd.DataFrame) -> list[Reduction]:
@@ -364,14 +388,16 @@ def choose(candidates: list[Reduction], settings: ShrinkSettings, whole: int) ->
     return max(fitting, key=lambda own: own.quality)
 
 
-def _cut(original: Original, chosen: Reduction, folder: Path) -> Any:
-    """The smaller network before healing; it is kept in `folder` and read again by a run that goes on."""
-    if not (folder / "config.json").exists():
-        network = copy.deepcopy(original.start)
-        ffn = None if chosen.ffn == 1 else chosen.ffn
-        cut(network, chosen.kept_layers, original.sample("plan"), ffn=ffn)
-        save_whole(network.cpu(), original.start_tokenizer, folder, source=original.settings.model)
-    return load_whole(folder)[0].to(original.network.device)
+def _cut(original: Original, chosen: Reduction, folder: Path) -> Run:
+    """Write the smaller network before healing to `folder`; returns what its maps miss of the original's states."""
+    settings, network = original.settings, copy.deepcopy(original.start)
+    kept, ffn = chosen.kept_layers, None if chosen.ffn == 1 else chosen.ffn
+    cut(network, kept, original.sample("plan"), merge=settings.merge, ffn=ffn, heads=settings.heads)
+    fitted = pd.DataFrame()
+    if settings.compensate:
+        fitted = fit_to_original(network, original.start, kept, original.sample("plan", size=FIT_LINES))
+    save_whole(network.cpu(), original.start_tokenizer, folder, source=settings.model)
+    return Run("shrink cut", {}, {}, {"compensation": fitted} if len(fitted) else {})
 
 
 def _heal(original: Original, small: Any, chosen: Reduction, space: Path) -> pd.DataFrame:
@@ -406,8 +432,8 @@ def verify(original: Original, small: Any, pruned: Path) -> Run:
     rows = []
     for stage, network, own, sample in models:
         row = stage_row(stage, network, sample, vectors)
-        if settings.task is not None:
-            row |= similarity_score(network, own, settings.task, settings.data, layout, settings.seed)
+        if original.task is not None:
+            row |= similarity_score(network, own, str(settings.task), original.task, layout, settings.seed)
         if original.pairs:
             row |= retrieval_score(network, own, _pairs(original, judged=True), layout)
         rows.append(row)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from residuum.corpus.tasks import labels_of, named_task, read_task
+from residuum.corpus import Corpus
+from residuum.corpus.tasks import labels_of, named_task
 from residuum.evaluation.pairs import SentencePairs
 from residuum.maths.metrics import Truth, score_interval
 from residuum.maths.statistics import bootstrap_mean
@@ -42,19 +43,14 @@ def text_vectors(network: Any, tokenizer: Any, texts: Sequence[str], layout: Sen
 
 
 def similarity_score(
-    network: Any, tokenizer: Any, task: str, data: Any, layout: SentenceLayout | None, seed: int
+    network: Any, tokenizer: Any, task: str, corpus: Corpus, layout: SentenceLayout | None, seed: int
 ) -> dict[str, float]:
-    """Spearman's ρ between the cosines of pairs of sentences and their gold similarity, with its interval.
-
-    The part is the development part where the test part has no labels, as in GLUE; `read_task` says which.
-    """
-    found = named_task(task)
-    corpus = read_task(task, data).test
+    """Spearman's ρ between the cosines of pairs of sentences and their gold similarity, with its interval."""
     pairs = [(corpus.text(i), corpus.pair_text(i) or "") for i in range(len(corpus))]
     first, second = (
         text_vectors(network, tokenizer, [pair[side] for pair in pairs], layout).double() for side in (0, 1)
     )
-    gold = np.array([float(label) for label in labels_of(corpus, found)])
+    gold = np.array([float(label) for label in labels_of(corpus, named_task(task))])
     truth = Truth("spearman", gold, np.arange(len(gold)))
     interval = score_interval([truth.sums(torch.cosine_similarity(first, second).numpy())], seed=seed)
     bounds = (interval.value, interval.low, interval.high)
