@@ -154,6 +154,17 @@ def test_iterative_perplexity_drops_what_brute_force_drops(tiny_folder, corpus, 
     assert (curve["perplexity_low"] <= curve["perplexity"]).all()
 
 
+def test_lines_that_judge_are_never_learnt_from():
+    lines = [f"line {i % 7} {i // 14}" for i in range(70)]  # each occurs twice
+    parts = Lines.of(lines)
+    assert not set(parts.plan) & set(parts.held_out)
+    assert set(parts.plan) | set(parts.held_out) == set(lines)
+    few = Lines.of(lines[:9])
+    assert few.plan is few.held_out
+    same = Lines.of(["one"] * 20)
+    assert same.plan == same.held_out == ["one"] * 20
+
+
 def test_fidelity_is_one_for_the_same_vectors_and_ignores_their_mean():
     vectors = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)) + 100
     np.testing.assert_allclose(line_fidelity(vectors, vectors), 1, atol=1e-5)

@@ -51,9 +51,9 @@ def test_a_sentence_encoder_is_shrunk_healed_and_still_one(encoder, text, run, t
     pairs.write_text("\n".join(f"{a}\t{b}" for a, b in zip(TEXT[:8] * 2, TEXT[1:9] * 2, strict=True)), "utf-8")
     data = tmp_path / "sts.tsv"
     rows = [f"{TEXT[i % 8]}\t{TEXT[(i * 3) % 8]}\t{(i * 7) % 5}.5" for i in range(30)]
-    data.write_text("\n".join(["text\tpair\tlabel", *rows]), "utf-8")
+    data.write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]), "utf-8")
     out = tmp_path / "out"
-    words = ["--text", text, "--layers", "2", "--heal", "20", "--heal-batch", "8", "--pairs", pairs]
+    words = ["--text", text, "--layers", "2", "--heal", "20", "--heal-batch", "8", "--pairs", pairs, "--no-compensate"]
     status, shown, err = run("shrink", encoder, *words, "--task", "stsb", "--data", data, "--out", out)
     assert status == 0, err
     result = read_run(out)
@@ -67,7 +67,8 @@ def test_a_sentence_encoder_is_shrunk_healed_and_still_one(encoder, text, run, t
     assert (out / "modules.json").exists()
     assert "| healed | 2 |" in (out / "README.md").read_text()
     assert not list(out.glob("scratch-*"))
-    assert shrink(encoder, text, out, layers=2, heal=20, heal_batch=8, pairs=pairs, task="stsb", data=data).run.folder
+    options = {"heal": 20, "heal_batch": 8, "pairs": pairs, "task": "stsb", "data": data, "compensate": False}
+    assert shrink(encoder, text, out, layers=2, **options).run.folder
     page = section(result)
     assert page.facts["parameters after"] == f"{result.summary['parameters after']:,}"
     assert report(result, out=tmp_path / "page.html").exists()
@@ -145,7 +146,7 @@ def test_other_translations_or_pairs_are_another_run(encoder, text, tmp_path):
             "\n".join(f"{a}\t{b}" for a, b in zip(TEXT[:8], TEXT[first : first + 8], strict=True)), "utf-8"
         )
         rows = [f"{TEXT[i % 8]}\t{TEXT[(i * second) % 8]}\t{(i * 7) % 5}.5" for i in range(30)]
-        data.write_text("\n".join(["text\tpair\tlabel", *rows]), "utf-8")
+        data.write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]), "utf-8")
 
     write(1, 3)
     shrink(encoder, text, out, **options)
@@ -157,8 +158,11 @@ def test_other_translations_or_pairs_are_another_run(encoder, text, tmp_path):
 
 def test_a_task_that_cannot_be_read_is_told_before_anything_is_healed(encoder, text, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "make_plan", _kill)
-    with pytest.raises(ResiduumError, match="nowhere"):
-        shrink(encoder, text, tmp_path / "out", layers=2, task="stsb", data=tmp_path / "nowhere", progress=False)
+    alone = tmp_path / "alone.tsv"
+    alone.write_text("text\tlabel\n" + "\n".join(f"{line}\t{i % 5}.5" for i, line in enumerate(TEXT)), "utf-8")
+    for data, message in ((tmp_path / "nowhere", "nowhere"), (alone, "has no second sentences for stsb")):
+        with pytest.raises(ResiduumError, match=message):
+            shrink(encoder, text, tmp_path / "out", layers=2, task="stsb", data=data, progress=False)
 
 
 @pytest.mark.parametrize("by", ["angular", "cka"])
@@ -200,11 +204,14 @@ def test_the_plan_is_shown_with_its_curve(encoder, text, run, tmp_path):
 
 
 def test_compensation_keeps_more_of_the_original(encoder, text, tmp_path):
-    options = {"layers": 2, "heal": 0, "progress": False}
+    options = {"layers": 2, "heal": 40, "heal_batch": 8, "progress": False}
     without = shrink(encoder, text, tmp_path / "without", compensate=False, **options)
     result = shrink(encoder, text, tmp_path / "with", **options)
     assert without.run.summary["kept"] == result.run.summary["kept"]
-    assert result.run.summary["fidelity"] > without.run.summary["fidelity"]
+    assert result.frame["stage"].tolist() == ["original", "pruned", "healed"]
+    pruned, healed = (frame["fidelity"].to_numpy()[1:] for frame in (without.frame, result.frame))
+    assert healed[0] > pruned[0]
+    assert healed[1] > healed[0]
     table = result.run.tables["compensation"]
     assert table["layer"].tolist() == result.run.summary["kept"]
 

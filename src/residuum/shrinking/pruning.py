@@ -89,7 +89,10 @@ def stage_line(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What layers are scored on: text with its words and labels, and a sample of its lines with the intact vectors."""
+    """What layers are scored on: text with its words and labels, and a sample of its lines with the intact vectors.
+
+    `max_loss` is the largest share of words that may be without a representation.
+    """
 
     network: Any
     tokenizer: Any
@@ -97,6 +100,7 @@ class Measured:
     sample: Sample
     original: Vectors
     settings: Any
+    max_loss: float = 1.0
 
 
 @command(PruneSettings)
@@ -133,7 +137,8 @@ def prune(settings: PruneSettings) -> Pruning:
         if settings.by is not None:
             assert text is not None
             assert sample is not None
-            measured = Measured(network, tokenizer, text, sample, sample.vectors(network), settings)
+            vectors = sample.vectors(network)
+            measured = Measured(network, tokenizer, text, sample, vectors, settings, settings.max_loss)
             depths, values = layer_choices(measured, settings.by, _number_dropped(settings, n_layers))
             kept = depths[max(depths)]
             tables["curve"] = depth_curve(network, depths, judge, original)
@@ -206,15 +211,16 @@ class Lines:
 
     @staticmethod
     def of(text: Corpus | TaskCorpora | list[str] | None) -> Lines:
-        """Every fifth line is held out; of very few lines all are in both parts."""
+        """Every fifth line is held out, and where else it stands; of very few lines all are in both parts."""
         corpora = [] if text is None or isinstance(text, list) else [text] if isinstance(text, Corpus) else [
             corpus for _, corpus in text.items()
         ]  # fmt: skip
         lines = text if isinstance(text, list) else [c.text(i) for c in corpora for i in range(len(c))]
         lines = [line for line in lines if line.strip()]
-        if len(lines) < FEW_LINES:
-            return Lines(lines, lines)
-        return Lines([line for i, line in enumerate(lines) if i % EVERY], lines[::EVERY])
+        held_out = lines[::EVERY]
+        judged = set(held_out)
+        plan = [line for line in lines if line not in judged]
+        return Lines(lines, lines) if len(lines) < FEW_LINES or not plan else Lines(plan, held_out)
 
     def sample(self, network: Any, tokenizer: Any, source: Any, part: str) -> Sample | None:
         """A sample of one part; None without text."""
@@ -329,7 +335,7 @@ def _probe_gain(measured: Measured) -> np.ndarray:
     """How much better a probe on each layer's output is than one on its input: those that add least are dropped."""
     model, settings = _model(measured), measured.settings
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder:
-        reading = {"max_loss": settings.max_loss, "progress": False, "seed": settings.seed}
+        reading = {"max_loss": measured.max_loss, "progress": False, "seed": settings.seed}
         splits = labelled_splits(model, measured.text, settings.task or "", activations=folder, **reading)
         data = ProbeData(splits, seed=settings.seed)
         layers = range(model.n_layers + 1)
@@ -358,6 +364,6 @@ def _model(measured: Measured) -> Model:
 
 def _read_all(model: Model, measured: Measured, update: Callable[[Any], None]) -> None:
     corpus: Any = measured.text
-    activations = LiveActivations.of(model, corpus, max_loss=measured.settings.max_loss)
+    activations = LiveActivations.of(model, corpus, max_loss=measured.max_loss)
     for first in range(0, len(corpus), PIECE):
         update(activations.read(first, min(first + PIECE, len(corpus))).layers)

@@ -151,6 +151,11 @@ def shrink(settings: ShrinkSettings) -> Shrinking:
     given = settings.pairs
     pairs: list[SentencePairs] = read_pairs(given) if isinstance(given, str | Path) else list(given or ())
     task = None if settings.task is None else read_task(settings.task, settings.data).test
+    if task is not None and task.pairs is None:
+        raise CorpusError(
+            f"{settings.data} has no second sentences for {settings.task}; expected columns sentence1, sentence2 and "
+            "label (or score)."
+        )
     config = _identity(settings, network, pairs, task)
     if run := finished_run(out, "shrink", config, fresh=settings.fresh):
         check_written(out)
@@ -454,6 +459,7 @@ def _summary(original: Original, chosen: Reduction, verified: Run) -> dict[str, 
         "parameters after": int(last["parameters"]),
         "fidelity": float(last["fidelity"]),
         "speed-up": [float(last[name]) for name in ("speedup_32", "speedup_32_low", "speedup_32_high")],
+        "held out": original.lines.plan is not original.lines.held_out,
     }
     if original.kept_ids is not None:
         summary |= {"pieces before": len(original.tokenizer), "pieces after": len(original.kept_ids)}
@@ -497,8 +503,8 @@ def card_sections(run: Run) -> dict[str, str]:
     )
     measures = (
         "Fidelity is the mean cosine between the sentence vectors of both models, less the original's mean vector; ms "
-        "are milliseconds per text in batches of 1 and 32. Intervals are 95 %, over lines that neither planning nor "
-        "healing read."
+        "are milliseconds per text in batches of 1 and 32. Intervals are 95 %, over lines that "
+        + ("neither planning nor healing read." if summary["held out"] else "planning and healing read, too: too few.")
     )
     healed = f"Healed for {run.config['heal']} steps by the original on plain text; random seed {run.config['seed']}."
     return {"": what, "What it kept": "\n".join([*rows, "", measures]), "How": healed}
