@@ -104,7 +104,8 @@ class _Regression:
         """Nothing read yet; u has the 1 where the map has a bias."""
         n_out, n_in = linear_weight(part).shape
         n_in += part.bias is not None
-        return _Regression(*(torch.zeros(*shape).double() for shape in ((n_in, n_in), (n_in, n_out), (n_out,))))
+        square, cross, goal = (torch.zeros(*shape).double() for shape in ((n_in, n_in), (n_in, n_out), (n_out,)))
+        return _Regression(square, cross, goal)
 
     def add(self, h: Tensor, z: Tensor, z_t: Tensor, shown: Tensor) -> None:
         """Add the tokens that are shown."""
@@ -206,8 +207,12 @@ def _closing_norm(block: nn.Module, states: States, extra: Any) -> str | None:
 
 def _only_adds(block: nn.Module, name: str, norm: str | None, states: States, extra: Any) -> bool:
     """Whether what the map gives is added as it is: 1 more in its output is 1 more in the states."""
+
+    def add_one(_module: nn.Module, _inputs: object, output: Any) -> Any:
+        return output + 1
+
     before = _read_and_added(block, name, norm, states, extra)[1]
-    hook = block.get_submodule(name).register_forward_hook(lambda _, __, output: output + 1)
+    hook = block.get_submodule(name).register_forward_hook(add_one)
     try:
         after = _read_and_added(block, name, norm, states, extra)[1]
     finally:

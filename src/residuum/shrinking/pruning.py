@@ -148,7 +148,8 @@ def prune(settings: PruneSettings) -> Pruning:
         tables["layers"].insert(1, "kept", tables["layers"]["layer"].isin(kept))
         cut(network, kept, sample, merge=settings.merge, ffn=settings.ffn, heads=settings.heads)
         if settings.compensate:
-            whole = load_whole(settings.model, precision=settings.precision)[0].to(network.device)
+            whole: Any = load_whole(settings.model, precision=settings.precision)[0]
+            whole.to(network.device)
             many = Sample.of(whole, tokenizer, lines.plan, settings.model, size=FIT_LINES)
             tables["compensation"] = fit_to_original(network, whole, kept, many)
         stages.append(stage_row("pruned", network, judge, original))
