@@ -65,7 +65,9 @@ COMMANDS = {
         6,
     ),
     "distill": Command("distill --config {w}/distill.yaml --optimiser steps=2 --text batch_size=2 --device cpu", 12),
-    "evaluate retrieval": Command("evaluate retrieval {w}/wide {w}/text.txt --translations {w}/text.txt --device cpu"),
+    "evaluate retrieval": Command(
+        "evaluate retrieval {w}/wide {w}/text.txt --translations {w}/text.txt --layers last --device cpu"
+    ),
     "evaluate perplexity": Command("evaluate perplexity {w}/wide {w}/text.txt --device cpu", 3),
     "study": Command("study similarity --models {w}/wide --device cpu", 0),
 }

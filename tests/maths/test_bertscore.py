@@ -48,6 +48,25 @@ def test_against_the_definition_for_any_size_of_block(block_tokens, monkeypatch)
         )
 
 
+@pytest.mark.parametrize("stripe", [1, 8, 30, 64])
+def test_a_long_sentence_is_scored_in_stripes_with_the_same_result(stripe, monkeypatch):
+    source, target = sentences([*LENGTHS[0], 60, 5]), sentences([*LENGTHS[1], 45, 70], seed=1)
+    expected, own = bertscore(source, target, (0, 0)), own_bertscores(source, target, [(0, 0)])
+    products, matmul = [], torch.Tensor.__matmul__
+
+    def product(a, b):
+        found = matmul(a, b)
+        products.append(found.numel())
+        return found
+
+    monkeypatch.setattr(module, "BLOCK_TOKENS", 8)
+    monkeypatch.setattr(module, "STRIPE", stripe)
+    monkeypatch.setattr(torch.Tensor, "__matmul__", product)
+    np.testing.assert_allclose(bertscore(source, target, (0, 0)), expected, atol=1e-6)
+    np.testing.assert_allclose(own_bertscores(source, target, [(0, 0)]), own, atol=1e-6)
+    assert max(products) <= max(stripe, 8 * 8, 70), "a row with the longest sentence is the least there is"
+
+
 def test_the_scores_of_pairs_are_the_diagonal_of_all():
     source, target = sentences(LENGTHS[0]), sentences(LENGTHS[1], seed=1)
     own = own_bertscores(source, target, [(0, 0), (1, 1)])

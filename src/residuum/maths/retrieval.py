@@ -159,6 +159,7 @@ def _ranges(total: int, size: int) -> Iterator[Tensor]:
 
 
 BLOCK_TOKENS = 1024  # a block of similarities is this squared: it stays in the cache, and the product is fast
+STRIPE = 1 << 23  # similarities of a sentence longer than a block that are held at once: 32 MB
 
 LayerPair = tuple[int, int]  # a layer of the source's model and one of the target's
 
@@ -239,10 +240,14 @@ def own_bertscores(
     for i in range(len(source)):
         here, there = (slice(*tokens.first[i : i + 2].tolist()) for tokens in (source, target))
         for index, (a, b) in enumerate(layers):
-            similarity = source.states[a][here] @ target.states[b][there].T
-            best_of_target, best_of_source = similarity.amax(dim=0), similarity.amax(dim=1)
+            states, others = source.states[a][here], target.states[b][there]
+            of_source, of_target = [], torch.full((len(others),), -torch.inf)
+            for stripe in states.split(max(1, STRIPE // len(others))):
+                similarity = stripe @ others.T
+                of_source.append(similarity.amax(dim=1))
+                of_target = torch.maximum(of_target, similarity.amax(dim=0))
             scores[index, i] = f_score(
-                (best_of_source * source.weights[here]).sum(), (best_of_target * target.weights[there]).sum()
+                (torch.cat(of_source) * source.weights[here]).sum(), (of_target * target.weights[there]).sum()
             )
     return scores
 
@@ -287,8 +292,17 @@ def _padded(tokens: TokenStates, sentences: np.ndarray, lengths: np.ndarray) -> 
 
 
 def _block_scores(a: Tensor, block_a: _Block, b: Tensor, block_b: _Block) -> Float[Tensor, "row column"]:
-    """Places come before sentences on both sides, so that both maxima run along memory."""
-    similarity = (a @ b.T).view(*block_a.tokens.shape, *block_b.tokens.shape)
-    of_source = torch.einsum("pij,pi->ij", similarity.amax(dim=2), block_a.weights)
-    of_target = torch.einsum("iqj,qj->ij", similarity.amax(dim=0), block_b.weights)
-    return f_score(of_source, of_target)
+    """Places come before sentences on both sides, so that both maxima run along memory.
+
+    A sentence longer than a block is a block of its own; its places are scored a stripe at a time.
+    """
+    if len(b) > len(a) and len(a) * len(b) > STRIPE:
+        return _block_scores(b, block_b, a, block_a).T
+    sentences, (places, others) = block_a.tokens.shape[1], block_b.tokens.shape
+    of_source, best_of_target = torch.zeros(sentences, others), torch.full((sentences, places, others), -torch.inf)
+    size = max(1, STRIPE // (sentences * len(b)))
+    for stripe, weights in zip(a.split(size * sentences), block_a.weights.split(size), strict=True):
+        similarity = (stripe @ b.T).view(-1, sentences, places, others)
+        of_source += torch.einsum("pij,pi->ij", similarity.amax(dim=2), weights)
+        best_of_target = torch.maximum(best_of_target, similarity.amax(dim=0))
+    return f_score(of_source, torch.einsum("iqj,qj->ij", best_of_target, block_b.weights))
