@@ -21,11 +21,15 @@ from residuum.adaptation.adapted import read_record
 from residuum.adaptation.corpora import read_part
 from residuum.comparison.estimates import _load_contexts, _save_contexts, load_moments, save_moments
 from residuum.corpus import read_corpus
+from residuum.corpus.tasks import Task
+from residuum.distillation.preparation import load_teacher
+from residuum.distillation.settings import DistillSettings
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
 from residuum.maths.moments import MomentsAccumulator
 from residuum.maths.profiles import ContextAccumulator
 from residuum.maths.selection import SetScore
 from residuum.models.loading import load_model
+from residuum.models.surgery import load_whole
 from residuum.probing.minimal_sets import remembered_scores
 from residuum.shrinking.classifier import read_classifier
 from residuum.storage import compression as packed
@@ -35,6 +39,8 @@ from residuum.storage.results import Run, read_run, write_run
 from residuum.studies.running import block_parameters
 from residuum.studies.steps import block_count, model_family
 from residuum.training.checkpoints import Progress, open_run, resume, write_checkpoint
+from residuum.training.encoding import Problem
+from residuum.training.networks import load_with_head
 from residuum.training.optimisation import TrainingSettings, build_optimiser, trainable_groups
 
 NONSENSE = ("[", "[]", '"a"', "\xff", "[" * 100_000)
@@ -380,8 +386,15 @@ def test_a_config_of_more_blocks_than_any_model_has_is_refused_before_they_are_b
     shutil.copytree(tiny_folder("bert"), tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**9}))
-    with pytest.raises(ModelError, match="has num_hidden_layers 1000000000; expected at most 1,000"):
+    said = "has num_hidden_layers 1000000000; expected at most 1,000"
+    with pytest.raises(ModelError, match=said):
         load_model(tmp_path / "model", random_init=random_init)
+    with pytest.raises(ModelError, match=said):
+        load_whole(tmp_path / "model")
+    with pytest.raises(ModelError, match=said):
+        load_with_head(tmp_path / "model", Problem(Task("upos"), "tagging", ("A", "B")))
+    with pytest.raises(ModelError, match=said):
+        load_teacher(DistillSettings(tmp_path / "model", {"en": "en.txt"}, preset="monoshot"))
 
 
 def test_a_network_that_loads_and_does_not_run_is_a_clear_error(tiny_folder, tmp_path):

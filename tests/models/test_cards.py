@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from residuum.corpus.tasks import Task
 from residuum.distillation.distilling import distill
 from residuum.errors import ModelError, SettingError
-from residuum.models.cards import CardScore, check_hub, hub_id, pipeline_of, push_to_hub, write_card
+from residuum.models.cards import CardScore, card_facts, check_hub, hub_id, pipeline_of, push_to_hub, write_card
 from residuum.shrinking.pruning import prune
 from residuum.shrinking.transferring import transfer
 from residuum.shrinking.trimming import trim
@@ -54,6 +54,15 @@ def test_a_trimmed_model_names_its_texts_and_its_grandparent(tmp_path):
     text = (tmp_path / "out" / "README.md").read_text()
     assert "- tr.txt" in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize(
+    "matter",
+    ["date: 2024-13-45", "x: !!int ''", "a: &a [*a]", "[" * 3000, "license: [", "- mit", "x: !!python/name:os.system"],
+)
+def test_front_matter_of_nonsense_is_that_of_no_card(tmp_path, matter):
+    (tmp_path / "README.md").write_text(f"---\n{matter}\n---\n# A model\n")
+    assert card_facts(tmp_path) == {}
 
 
 def test_a_local_model_without_a_card_claims_nothing(tmp_path):

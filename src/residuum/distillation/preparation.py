@@ -44,6 +44,7 @@ from residuum.distillation.texts import (
 from residuum.errors import ModelError, SettingError
 from residuum.maths.losses import LayerMap, layer_map, measured_map, published_uniform
 from residuum.models.loading import (
+    check_blocks,
     check_no_fresh_weights,
     clear_loading_errors,
     evaluating,
@@ -179,6 +180,7 @@ def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTo
     attention = bool(set(settings.loss.weights) & set(ATTENTION_TERMS))
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(name)
+        check_blocks(config, name)
         causal = config.model_type in transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         masked = config.model_type in transformers.models.auto.modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
         kind: Any = transformers.AutoModelForMaskedLM if masked or not causal else transformers.AutoModelForCausalLM

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import yaml
 
 from residuum.errors import ModelError, SettingError
 from residuum.storage.files import read_json, whole_file
+from residuum.storage.schemas import yaml_values
 
 CARD = "README.md"
 SENTENCES = "sentence-transformers"
@@ -145,11 +147,11 @@ def card_facts(source: str | Path) -> dict[str, Any]:
         return {}
     text = path.read_text(encoding="utf-8", errors="replace")
     parts = text.split("---", 2)
-    try:
-        facts = yaml.safe_load(parts[1]) if text.startswith("---") and len(parts) == 3 else {}
-    except yaml.YAMLError:
+    if not text.startswith("---") or len(parts) < 3:
         return {}
-    return facts if isinstance(facts, dict) else {}
+    with suppress(ModelError):  # what somebody else wrote, of which a little is repeated
+        return yaml_values(parts[1], path, ModelError)
+    return {}
 
 
 def is_hub_id(name: str) -> bool:

@@ -245,7 +245,7 @@ def check_configs(models: Iterable[object]) -> None:
         if isinstance(name, str | os.PathLike):
             place, extra = weights_place(os.fspath(name))
             with clear_loading_errors(os.fspath(name)):
-                _check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
+                check_blocks(AutoConfig.from_pretrained(place, **extra), os.fspath(name))
 
 
 def check_weights(models: Sequence[str | Path], max_memory: int | None, precision: str = "float32") -> None:
@@ -450,7 +450,7 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, op
     with clear_loading_errors(name):
         if random_init:
             config = AutoConfig.from_pretrained(place, **remote, **extra)
-            _check_blocks(config, name)
+            check_blocks(config, name)
             dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
@@ -458,7 +458,7 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, op
         kind: Any = AutoModel
         if "gguf_file" not in extra:
             config = AutoConfig.from_pretrained(place, **remote, **extra)
-            _check_blocks(config, name)
+            check_blocks(config, name)
             kind = encoder_class(config) or AutoModel
         module, info = kind.from_pretrained(
             place,
@@ -478,7 +478,7 @@ def _without_weights(name: str, options: dict[str, Any]) -> nn.Module:
     place, extra = weights_place(name)
     with clear_loading_errors(name):
         config = AutoConfig.from_pretrained(place, trust_remote_code=options["trust_remote_code"], **extra)
-        _check_blocks(config, name)
+        check_blocks(config, name)
         dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
         with torch.device("meta"):
             return AutoModel.from_config(config, dtype=dtype, trust_remote_code=options["trust_remote_code"])
@@ -492,7 +492,7 @@ def encoder_class(config: Any) -> Any:
     return getattr(transformers, named, None) if named.endswith("EncoderModel") else None
 
 
-def _check_blocks(config: Any, name: str) -> None:
+def check_blocks(config: Any, name: str) -> None:
     """Refuse a config that asks for more blocks than any model has, before they are built one by one."""
     for key in ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_decoder_layers"):
         count = getattr(config, key, None)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from residuum.errors import ModelError, SettingError, StoreError
 from residuum.models.loading import (
     block_lists,
+    check_blocks,
     check_no_fresh_weights,
     check_vocabulary,
     clear_loading_errors,
@@ -67,6 +68,7 @@ def load_whole(
     options |= {"use_safetensors": None, **extra} if "gguf_file" in extra else extra
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
+        check_blocks(config, name)
         unnamed = transformers.AutoModelForCausalLM if "gguf_file" in extra else transformers.AutoModel
         named: Any = getattr(transformers, (config.architectures or [""])[0], unnamed)
         module, info = named.from_pretrained(place, **options)

@@ -45,18 +45,26 @@ def read_yaml(path: Path, error: type[ResiduumError], remedy: str = "") -> dict[
     So is a file that is small but grows beyond all bounds when its aliases are filled in, or that holds itself.
     """
     try:
-        size = path.stat().st_size
-        if size > MOST_YAML_BYTES:
+        if (size := path.stat().st_size) > MOST_YAML_BYTES:
             raise ValueError(f"it has {size:,} bytes; at most {MOST_YAML_BYTES:,} are read")
-        values = _PlainLoader(path.read_text(encoding="utf-8")).whole()
+        text = path.read_text(encoding="utf-8")
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}. {remedy}".strip()) from None
+    except ValueError as fault:
+        raise error(f"{path} is not YAML that can be used: {fault}. {remedy}".strip()) from None
+    return yaml_values(text, path, error, remedy)
+
+
+def yaml_values(text: str, where: object, error: type[ResiduumError], remedy: str = "") -> dict[str, Any]:
+    """The named values of a YAML text, as `read_yaml` reads them; `where` names it in errors."""
+    try:
+        values = _PlainLoader(text).whole()
     except (yaml.YAMLError, *_VALUE_ERRORS) as fault:
         # beside its own errors, the library lets those of the values through: a 99th month, an `!!int` of nothing
         reason = " ".join(str(fault).split()) or type(fault).__name__
-        raise error(f"{path} is not YAML that can be used: {reason[:300]}. {remedy}".strip()) from None
+        raise error(f"{where} is not YAML that can be used: {reason[:300]}. {remedy}".strip()) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise error(f"{path} holds {_shown(values)}; expected settings by name. {remedy}".strip())
+        raise error(f"{where} holds {_shown(values)}; expected settings by name. {remedy}".strip())
     return values
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
 from residuum.models.loading import (
+    check_blocks,
     check_no_fresh_weights,
     check_vocabulary,
     clear_loading_errors,
@@ -69,6 +70,7 @@ def load_with_head(
     with clear_loading_errors(name), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = transformers.AutoConfig.from_pretrained(name, **labels)
+        check_blocks(config, name)
         if encoder_class(config) is not None and problem.kind != "tagging":
             raise ModelError(f"{name} is the encoder of a pair; transformers has a head for tagging on it, no other.")
         if config.is_encoder_decoder:
