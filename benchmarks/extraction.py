@@ -1,8 +1,10 @@
-"""Extraction against the bare forward pass, one sentence at a time, and a corpus ten times as large.
+"""Extraction against the bare forward pass, one sentence at a time, NeuroX, and a corpus ten times as large.
 
-    RESIDUUM_DATA=… [RESIDUUM_MPNET=…] python benchmarks/extraction.py
+    RESIDUUM_DATA=… [RESIDUUM_PEERS=…] [RESIDUUM_MPNET=…] python benchmarks/extraction.py
 
-UD English PUD (1,000 sentences), all-MiniLM-L6-v2, 2 threads. RESIDUUM_MPNET names a folder of all-mpnet-base-v2.
+UD English PUD (1,000 sentences), all-MiniLM-L6-v2, 2 threads. RESIDUUM_PEERS is a folder with a checkout of
+github.com/fdalvi/NeuroX, whose whole command (all layers to HDF5) is run beside `residuum extract`; without it the line
+is left out. RESIDUUM_MPNET names a folder of all-mpnet-base-v2.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 import torch
-from measure import THREADS, data, in_fresh_process, line, minilm, report, seconds
+from measure import THREADS, data, has_peer, in_fresh_process, line, minilm, report, seconds, watched
 
-from residuum.activations.extraction import Extraction, Settings, batches, extract
+from residuum.activations.extraction import Extraction, batches, extract
+from residuum.activations.settings import ReadingSettings
 from residuum.corpus import Corpus, read_corpus
 from residuum.models.alignment import Aligner
 from residuum.models.loading import Model, load_model
@@ -32,6 +35,10 @@ def main() -> None:
         line("extraction / one sentence at a time", single, 0.5),
         line("peak memory of 10 × the corpus / peak of 1 ×", large / small, 1.10),
     ]
+    if has_peer("NeuroX"):
+        ours, theirs = whole_commands()
+        print(f"   whole command: residuum extract {ours:.1f} s, NeuroX {theirs:.1f} s")
+        holds.append(line("time of the whole command: residuum extract / NeuroX", ours / theirs, 0.6))
     if "RESIDUUM_MPNET" in os.environ:
         peak = in_fresh_process(__file__, "memory", os.environ["RESIDUUM_MPNET"], 1)["peak_mb"]
         holds.append(line("peak memory, MPNet 12 × 768 on 1,000 sentences", peak / 1024, 2.5, "GB"))
@@ -40,11 +47,27 @@ def main() -> None:
     sys.exit(not all(holds))
 
 
+def whole_commands() -> tuple[float, float]:
+    """The best seconds of two runs of `residuum extract` and of NeuroX's script, in turn, with all that they import."""
+    ours, theirs, source = [], [], data("treebanks", "UD_English-PUD")
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "sentences.txt"
+        text.write_text("".join(" ".join(words) + "\n" for words in treebank().sentences), encoding="utf-8")
+        for k in range(2):
+            ours.append(
+                watched("residuum", "extract", minilm(), source, "--out", Path(folder) / f"acts-{k}")["seconds"]
+            )
+            arguments = [minilm(), text, Path(folder) / f"acts-{k}.hdf5", "--output_type", "hdf5"]
+            peer, path = "neurox.data.extraction.transformers_extractor", f"{os.environ['RESIDUUM_PEERS']}/NeuroX"
+            theirs.append(watched(peer, *arguments, path=path)["seconds"])
+    return min(ours), min(theirs)
+
+
 def measure_times() -> None:
     """The same batches three ways: nothing kept, everything kept, and no batches at all."""
     torch.set_num_threads(THREADS)
     corpus, model = treebank(), load_model(minilm())
-    extraction = Extraction(model, corpus, list(range(model.n_layers + 1)), Settings())
+    extraction = Extraction(model, corpus, list(range(model.n_layers + 1)), ReadingSettings())
     prepared = prepare(extraction)
     sentences = [[window] for batch in prepared for window in batch]
     with tempfile.TemporaryDirectory() as folder:

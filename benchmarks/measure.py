@@ -72,9 +72,22 @@ def minilm() -> Path:
     return minilm_folder()
 
 
-def watched(module: str, *arguments: object) -> dict[str, float]:
-    """Run `python -m module arguments`, and return its seconds and the peak memory of it and all its children."""
+def has_peer(name: str) -> bool:
+    """Whether a checkout of the peer is there; without it its lines are left out."""
+    there = "RESIDUUM_PEERS" in os.environ and Path(os.environ["RESIDUUM_PEERS"], name).exists()
+    if not there:
+        print(f"   {name} is left out: RESIDUUM_PEERS names no folder with a checkout of it")
+    return there
+
+
+def watched(module: str, *arguments: object, path: str = "") -> dict[str, float]:
+    """Run `python -m module arguments`, and return its seconds and the peak memory of it and all its children.
+
+    `path` is where Python looks for the module besides.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS), "HF_HUB_OFFLINE": "1"}
+    if path:
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", module, *map(str, arguments)]
     start, peak = time.perf_counter(), 0.0
     with tempfile.TemporaryFile("w+") as errors:

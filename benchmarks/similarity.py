@@ -4,20 +4,25 @@
 
 Two 7 × 384 models (all-MiniLM-L6-v2 and its random twin), UD English PUD (21,000 words), 2 threads. `RESIDUUM_PEERS`
 is a folder with a checkout of github.com/johnmwu/contextual-corr-analysis, whose neuron, regression, SVCCA with PWCCA
-and linear CKA are run for all pairs of layers on arrays in memory; without it their lines are left out. Memory is what
-a process and its children hold above an interpreter that has only imported its libraries.
+and linear CKA are run for all pairs of layers on arrays in memory, and whose three measures of heads for all pairs of
+12 layers × 12 heads; and of github.com/fdalvi/analyzing-redundancy-pretrained-transformer-models as `redundancy`, whose
+clustering is run at nine thresholds. Without a checkout its lines are left out. Memory is what a process and its
+children hold above an interpreter that has only imported its libraries.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from measure import THREADS, data, in_fresh_process, line, minilm, peak_memory, report, seconds
+from measure import THREADS, data, has_peer, in_fresh_process, line, minilm, peak_memory, report, seconds
 
 MEASURES = ("neuron", "mixed", "svcca", "pwcca", "cka")
 
@@ -45,14 +50,24 @@ def main() -> None:
             line("memory of 10 × the words / 1 ×", large["memory_mb"] / small["memory_mb"], 1.10),
             line("share of the machine's matrix-product rate", pass_["rate"] / pass_["gemm"], 0.5, at_least=True),
         ]
-        if "RESIDUUM_PEERS" in os.environ:
+        if has_peer("redundancy"):
+            both = in_fresh_process(__file__, "clusters", folder)
+            print(
+                f"   nine thresholds: redundancy repository {both['peer']:.1f} s, cluster_neurons {both['ours']:.1f} s"
+            )
+            what = "time: redundancy repository / cluster_neurons at nine thresholds"
+            holds.append(line(what, both["peer"] / both["ours"], 6.0, at_least=True))
+        if has_peer("contextual-corr-analysis"):
             peer = in_fresh_process(__file__, "peer", folder)
             print(f"   contextual-corr-analysis {peer['seconds']:.1f} s, {peer['memory_mb']:.0f} MB")
             for what, own, target in (("compare", plain, 5.0), ("compare with intervals", intervals, 3.5)):
                 ratio = peer["seconds"] / own["seconds"]
                 holds.append(line(f"time: contextual-corr-analysis / {what}", ratio, target, at_least=True))
-    heads = in_fresh_process(__file__, "heads")
-    holds.append(line("attention heads: loop over pairs and sentences / streamed", heads["ratio"], 5, at_least=True))
+    if has_peer("contextual-corr-analysis"):
+        heads = in_fresh_process(__file__, "heads")
+        print(f"   attention: contextual-corr-analysis {heads['peer']:.2f} s, streamed {heads['ours']:.2f} s")
+        what = "time: contextual-corr-analysis / attention heads streamed"
+        holds.append(line(what, heads["peer"] / heads["ours"], 5.0, at_least=True))
     if "RESIDUUM_MPNET" in os.environ:
         with tempfile.TemporaryDirectory() as folder:
             in_fresh_process(__file__, "extract", os.environ["RESIDUUM_MPNET"], folder, "alone")
@@ -73,15 +88,11 @@ def extract_stores(model: str, folder: str, alone: bool) -> None:
 
 def run_peer(folder: str) -> None:
     """The peer's own classes on all layers of both models in memory, as its script runs them."""
-    import contextlib
-    import io
-
     import torch
 
     from residuum.activations.store import open_store
 
-    sys.path.insert(0, str(Path(os.environ["RESIDUUM_PEERS"], "contextual-corr-analysis")))
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with peer_code("contextual-corr-analysis"):
         import corr_methods as peer  # pyright: ignore[reportMissingImports]
 
         with peak_memory() as peak:
@@ -90,8 +101,9 @@ def run_peer(folder: str) -> None:
                 for k in (0, 1)
                 for i, layer in enumerate(np.moveaxis(open_store(Path(folder) / str(k)).array(), 1, 0))
             }
-            for layer in layers.values():  # the peer divides by the deviation: a constant neuron would give NaN
-                constant = layer.std(dim=0) <= 1e-6 * layer.abs().mean(dim=0)
+            for layer in layers.values():
+                deviations = layer.std(dim=0)  # the peer divides by their roots of squares in float32: 0 for 4e-32
+                constant = deviations < 1e-6 * deviations.median()
                 layer[:, constant] += 1e-3 * torch.randn(len(layer), int(constant.sum()))
             widths, device = {name: layer.shape[1] for name, layer in layers.items()}, torch.device("cpu")
             start = time.perf_counter()
@@ -151,37 +163,65 @@ def run_pass(folder: str) -> None:
 
 
 def run_heads() -> None:
-    from residuum.maths.attention import AttentionAccumulator
+    """Norm, Pearson and Jensen–Shannon of all pairs of layers: the peer's classes, and one sentence at a time."""
+    import torch
 
+    from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator
+
+    torch.set_num_threads(THREADS)
     rng = np.random.default_rng(0)
-    heads = [12] * 12
     sentences = [
-        [rng.dirichlet(np.ones(words), size=(h, words)) for h in heads] for words in rng.integers(5, 40, 60).tolist()
+        [rng.dirichlet(np.ones(words), size=(12, words)).astype(np.float32) for _ in range(12)]
+        for words in rng.integers(5, 40, 60).tolist()
     ]
+    with peer_code("contextual-corr-analysis"):
+        import attention_corr_methods as peer  # pyright: ignore[reportMissingImports]
+
+        layers = {f"m_{i}": [torch.from_numpy(sentence[i]) for sentence in sentences] for i in range(12)}
+
+        def peers() -> None:
+            for method in (peer.MaxCorr, peer.PearsonMaxCorr, peer.JSMaxCorr):
+                method(dict.fromkeys(layers, 12), layers, torch.device("cpu")).compute_correlations()
+
+        theirs = seconds(peers, repeats=2)
 
     def streamed() -> None:
-        accumulator = AttentionAccumulator(heads)
+        accumulator = AttentionAccumulator([12] * 12)
         for sentence in sentences:
             accumulator.update(sentence)
-        for measure in ("attention_norm", "attention_pearson", "attention_js"):
+        for measure in HEAD_MEASURES:
             accumulator.result().layer_similarity(measure)
 
-    few = sentences[:3]
-    loop = seconds(lambda: [_head_pairs(sentence) for sentence in few], repeats=1)
-    share = sum(s[0].shape[1] ** 2 for s in few) / sum(s[0].shape[1] ** 2 for s in sentences)
-    report(ratio=loop / share / seconds(streamed, repeats=2))
+    report(peer=theirs, ours=seconds(streamed, repeats=3))
 
 
-def _head_pairs(sentence: list[np.ndarray]) -> None:
-    """All three measures of every unordered pair of heads in one sentence, one pair at a time."""
-    flat = [head for layer in sentence for head in layer]
-    for i, a in enumerate(flat):
-        for b in flat[:i]:
-            np.linalg.norm(a - b)
-            da, db = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
-            (np.sum(da * db, axis=1) / np.linalg.norm(da, axis=1) / np.linalg.norm(db, axis=1)).sum()
-            m = (a + b) / 2
-            (np.sum(a * np.log(a / m), axis=1) + np.sum(b * np.log(b / m), axis=1)).sum() / 2
+def run_clusters(folder: str) -> None:
+    """All neurons of the model in clusters at nine thresholds: the peer makes a tree for each, as its script does."""
+    from residuum import cluster_neurons, open_store
+
+    x = open_store(Path(folder) / "0").array()
+    x, thresholds = x.reshape(len(x), -1), np.arange(1, 10) / 10
+    x = x[:, x.std(axis=0, dtype=np.float64) > 1e-6]  # the peer takes what rounding leaves of constant neurons for data
+    start = time.perf_counter()
+    ours = cluster_neurons(x, thresholds)
+    elapsed = time.perf_counter() - start
+    with peer_code("redundancy/external/aux_classifier"):
+        from aux_classifier.ranking import create_correlation_clusters  # pyright: ignore[reportMissingImports]
+
+        start = time.perf_counter()
+        theirs = [create_correlation_clusters(x, clustering_threshold=threshold) for threshold in thresholds]
+        theirs_elapsed = time.perf_counter() - start
+    counts = [(labels.max() + 1, other.max()) for labels, other in zip(ours, theirs, strict=True)]
+    assert all(a == b for a, b in counts), counts
+    report(ours=elapsed, peer=theirs_elapsed)
+
+
+@contextlib.contextmanager
+def peer_code(name: str) -> Iterator[None]:
+    """The peer's modules can be imported, and what they print is thrown away."""
+    sys.path.insert(0, str(Path(os.environ["RESIDUUM_PEERS"], name)))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 def _repeat(store, copies: int):
@@ -224,3 +264,5 @@ if __name__ == "__main__":
         run_compare(arguments[0], int(arguments[1]), few, intervals="intervals" in arguments)
     elif command == "heads":
         run_heads()
+    elif command == "clusters":
+        run_clusters(arguments[0])
