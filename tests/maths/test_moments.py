@@ -307,6 +307,7 @@ class TestMessages:
             plan_passes([100, 100], 10)
 
 
-def test_moments_and_similarity_do_not_load_torch():
-    code = "import sys, residuum.maths.moments, residuum.maths.similarity; sys.exit('torch' in sys.modules)"
+def test_moments_similarity_and_intervals_load_neither_torch_nor_scipy_stats():
+    code = "import sys, residuum.maths.moments, residuum.maths.similarity, residuum.maths.statistics; "
+    code += "sys.exit(bool({'torch', 'scipy.stats'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,5 +1,6 @@
 """Every measure against the paper's formula on arrays, its invariances, and the cases the formulas leave open."""
 
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,13 @@ from transformers import AutoModel, AutoTokenizer
 from residuum.errors import DataError, SettingError
 from residuum.maths.cca import directions_for_share
 from residuum.maths.moments import Moments, MomentsAccumulator, merge, subtract
-from residuum.maths.similarity import MEASURES, similarity, similarity_matrices, similarity_matrix
+from residuum.maths.similarity import (
+    MEASURES,
+    jackknife_matrices,
+    similarity,
+    similarity_matrices,
+    similarity_matrix,
+)
 
 FROM_MOMENTS = [name for name, measure in MEASURES.items() if measure.source == "moments"]
 FROM_ARRAYS = [name for name, measure in MEASURES.items() if measure.source == "arrays"]
@@ -523,6 +530,21 @@ class TestOutlierNeurons:
         x, y = self.layers(3.0)
         scaled = [(a - a.mean(0)) / a.std(0) for a in (x, y)]
         assert similarity(x, y, measure, standardize=True) == pytest.approx(similarity(*scaled, measure), abs=1e-12)
+
+    @pytest.mark.parametrize("measure", ["procrustes", "shape"])
+    def test_the_jackknife_of_standardised_neurons_is_that_of_standardised_arrays(self, measure):
+        x, y = self.layers(100.0)
+        scaled = [(a - a.mean(0)) / a.std(0) for a in (x, y)]
+
+        def jackknifed(pair, **options):
+            parts = [accumulated(*(a[k::10] for a in pair)) for k in range(10)]
+            halves = (reduce(merge, parts[::2]), reduce(merge, parts[1::2]))
+            return jackknife_matrices([lambda part=part: part for part in parts], halves, [measure], **options)[measure]
+
+        raw, expected = jackknifed((x, y), standardize=True), jackknifed(scaled)
+        np.testing.assert_allclose(raw.value, expected.value, atol=1e-9)
+        spreads = [found.left_out[:, 0, 1].std() for found in (raw, expected)]
+        assert spreads[0] == pytest.approx(spreads[1], rel=0.3)
 
     def test_debiased_cka_cannot_be_standardised_and_says_so(self):
         moments = accumulated(*self.layers(3.0))

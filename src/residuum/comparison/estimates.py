@@ -171,7 +171,7 @@ def moment_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str
         folder = plan.scratch / f"pass-{number}-of-{len(passes)}"
         halves = _accumulate(plan, pairs, folder, progress)
         with threadpool_limits(1):
-            total = halves[0] if len(halves) == 1 else merge(*halves)
+            total = halves[0] if len(halves) == 1 else merge(*halves, threads=plan.threads)
             for layer in {layer for pair in pairs for layer in pair} - variances.keys():
                 own = total.layer(layer)
                 kept = LayerSpectra(own, plan.options.get("variance") or 0.99).principal.whitening.shape[1]
@@ -300,25 +300,34 @@ def _tell(progress: Progress, sources: object, part: SentenceGroup, *_: object) 
 def _accumulate(plan: ComparisonPlan, pairs: list[Pair], folder: Path, progress: Progress) -> list[Moments]:
     """The moments of the even and of the odd groups; each group's are kept on disk where they will be left out again.
 
-    A group that is already on disk is not computed again.
+    A group that is already on disk is not computed again, unless its file was damaged when the machine went down.
     """
     kept = plan.intervals or plan.of("folds")
     files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups}
-    missing = [g for g in plan.groups if not (kept and files[g.number].exists())]
+    found = [g for g in plan.groups if kept and _is_whole(files[g.number])]
+    missing = [g for g in plan.groups if g not in found]
     task = partial(group_moments, plan.sources, products=plan.products, threads=plan.threads)
     computed = reduce_tasks(task, [[(p, pairs) for p in plan.parts[g.number]] for g in missing], merge, plan.readers)
     halves: dict[int, Moments] = {}
     for number, group in enumerate(plan.groups):
-        if group in missing:
+        if group in found:
+            part = load_moments(files[group.number])
+        else:
             part = next(computed)
             if kept:
                 save_moments(part, files[group.number])
-        else:
-            part = load_moments(files[group.number])
         half = number % 2
-        halves[half] = merge(halves[half], part) if half in halves else part
+        halves[half] = merge(halves[half], part, threads=plan.threads) if half in halves else part
         progress(group.words)
     return [halves[half] for half in sorted(halves)]
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a group's moments are on disk, as they were written."""
+    try:
+        return path.exists() and load_moments(path) is not None
+    except StoreError:
+        return False
 
 
 def _evaluate(plan: ComparisonPlan, halves: list[Moments], total: Moments, folder: Path) -> Mapping[str, Any]:
@@ -330,7 +339,7 @@ def _evaluate(plan: ComparisonPlan, halves: list[Moments], total: Moments, folde
         found["ridge"] = fold_similarity(parts, total, threads=plan.threads)
     options = {**plan.options_for(measures), "threads": plan.threads}
     if plan.intervals and len(halves) > 1 and measures:
-        return found | jackknife_matrices(parts, (halves[0], halves[1]), measures, **options)
+        return found | jackknife_matrices(parts, (halves[0], halves[1]), measures, total=total, **options)
     n = len(plan.widths)
     matrices = similarity_matrices(total, measures, **options) if measures else {}
     return found | {m: LayerEstimate(matrix, np.zeros((0, n, n))) for m, matrix in matrices.items()}
@@ -355,7 +364,7 @@ def _stack(matrices: list[np.ndarray], shape: tuple[int, ...]) -> Float[np.ndarr
 
 
 def _save_contexts(sums: ContextSums, path: Path) -> None:
-    write_tensors(path, {"counts": sums.counts, "sums": sums.sums, "squares": sums.squares})
+    write_tensors(path, {"counts": sums.counts, "sums": sums.sums, "squares": sums.squares}, forced=False)
 
 
 def _load_contexts(total: ContextSums, path: Path) -> ContextSums:
@@ -372,8 +381,8 @@ def _kind(array: np.ndarray) -> tuple[np.dtype, tuple[int, ...]]:
 
 
 def save_moments(moments: Moments, path: Path) -> None:
-    """Write moments to a file that is whole or absent."""
-    write_tensors(path, moments.to_arrays())
+    """Write moments to a file that is whole or absent, and not forced to disk: the words give them again."""
+    write_tensors(path, moments.to_arrays(), forced=False)
 
 
 def load_moments(path: Path) -> Moments:
@@ -392,17 +401,18 @@ def _are_moments(arrays: Mapping[str, np.ndarray]) -> bool:
     if n.shape != () or widths.ndim != 1 or not widths.size or min(n, widths.min()) < 1:
         return False
     layers, total = len(widths), sum(widths.tolist())
-    expected = {"mean": (total,), "third": (layers, total), "fourth": (layers, layers), "floor": (total,)}
+    expected: dict[str, tuple[int, ...] | None] = {
+        "mean": (total,),
+        "third": (layers, total),
+        "fourth": (layers, layers),
+        "floor": (total,),
+    }
     expected |= {"resolution": (), "rounding": (), "precision": (layers,)}
     sums = {name: array for name, array in arrays.items() if name not in ("n", "widths")}
-    expected |= {name: _scatter_shape(name, widths.tolist()) for name in sums if name not in expected}
+    for name in sums.keys() - expected.keys():  # a block by its name; None where it is no block of these layers
+        matched = re.fullmatch(r"scatter\.(\d{1,6})\.(\d{1,6})", name)
+        i, j = (int(number) for number in matched.groups()) if matched else (1, 0)
+        expected[name] = (int(widths[i]), int(widths[j])) if i <= j < layers else None
     return {name: _kind(array) for name, array in sums.items()} == {
         name: (np.dtype(np.float64), shape) for name, shape in expected.items()
     }
-
-
-def _scatter_shape(name: str, widths: list[int]) -> tuple[int, int] | None:
-    """The shape of a block by its name; None where it is no block of these layers."""
-    found = re.fullmatch(r"scatter\.(\d{1,6})\.(\d{1,6})", name)
-    i, j = (int(number) for number in found.groups()) if found else (1, 0)
-    return (widths[i], widths[j]) if i <= j < len(widths) else None

@@ -13,7 +13,7 @@ heads that never look at the same word; both fall with the paper's distance, so 
 distributed measures need nothing of this: they are moments over word pairs × heads (`word_pairs`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,10 +86,6 @@ class AttentionAccumulator:
                 f"{list(self._layout.widths)} heads and the same words in each. Aggregate sub-words to words."
             )
         weights = np.concatenate(arrays, dtype=np.float64)
-        self._require_distributions(weights)
-        return weights
-
-    def _require_distributions(self, weights: Float[np.ndarray, "head word word"]) -> None:
         wrong = ~(np.abs(weights.sum(axis=2) - 1) <= ROW_SUM_TOLERANCE) | (weights < 0).any(axis=2)
         if wrong.any():
             head, word = np.argwhere(wrong)[0]
@@ -101,6 +97,7 @@ class AttentionAccumulator:
                 "expected no negative weight and a sum of 1. "
                 "Renormalise the rows after special tokens are dropped."
             )
+        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,8 +219,9 @@ def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "h
     safe = flat + TINY
     own = np.einsum("hp,hp->h", flat, np.log(safe))
     mixed = np.zeros((heads, heads))
-    for columns in _cached_columns(heads, numbers):
-        part = np.ascontiguousarray(safe[:, columns])
+    step = max(1, CACHED_NUMBERS // heads)
+    for start in range(0, numbers, step):
+        part = np.ascontiguousarray(safe[:, start : start + step])
         for h in range(heads - 1):
             total = part[h + 1 :] + part[h]
             mixed[h, h + 1 :] += np.einsum("gp,gp->g", total, np.log(total))
@@ -231,11 +229,6 @@ def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "h
     doubled = own[:, None] + own - (mixed + mixed.T) + np.log(2) * (totals[:, None] + totals)
     np.fill_diagonal(doubled, 0)
     return np.maximum(doubled, 0) / 2
-
-
-def _cached_columns(heads: int, numbers: int) -> Iterator[slice]:
-    step = max(1, CACHED_NUMBERS // heads)
-    return (slice(start, start + step) for start in range(0, numbers, step))
 
 
 def _sentences(attention: Any) -> list[Any]:

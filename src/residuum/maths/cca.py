@@ -85,6 +85,19 @@ class LayerSpectra:
         return np.where(layer.deviation > tolerance, layer.deviation, 0.0)
 
     @cached_property
+    def scale(self) -> Float[np.ndarray, " neuron"] | None:
+        """What neurons are multiplied by before they are compared: 1 / √S_kk where they are standardised."""
+        return _divide(np.ones(len(self.layer.mean)), self.layer.deviation) if self.standardize else None
+
+    @cached_property
+    def trace_and_norm(self) -> tuple[float, float]:
+        """tr S and ‖S‖ of the neurons as they are compared."""
+        scatter = self.layer.scatter
+        if self.scale is not None:
+            scatter = scatter * np.outer(self.scale, self.scale)
+        return float(np.trace(scatter)), float(np.linalg.norm(scatter))
+
+    @cached_property
     def plain(self) -> tuple[np.ndarray, np.ndarray]:
         """The eigenvalues of the scatter, largest first, and its eigenvectors."""
         return _descending_eigh(self.layer.scatter)
@@ -128,13 +141,14 @@ def mean_correlation(correlations: Float[np.ndarray, " canonical"], top_k: int |
     return float(correlations[:top_k].mean()) if len(correlations) else 0.0
 
 
-def regression_fit(pair: PairMoments, y: LayerSpectra) -> Float[np.ndarray, " neuron"]:
+def regression_fit(
+    predicted: Float[np.ndarray, "direction neuron"], deviation: Float[np.ndarray, " neuron"]
+) -> Float[np.ndarray, " neuron"]:
     """R of the regression of each neuron of x on all neurons of y: ‖prediction‖ / ‖regressand‖, centred.
 
-    R_k² = ‖W_yᵀ S_yx[:, k]‖² / S_xx[k, k]; a constant neuron has R = 0.
+    R_k² = ‖W_yᵀ S_yx[:, k]‖² / S_xx[k, k], from `predicted` W_yᵀ S_yx; a constant neuron has R = 0.
     """
-    explained = np.linalg.norm(y.regression.T @ pair.cross.T, axis=0)
-    return np.minimum(_divide(explained, pair.x.deviation), 1.0)
+    return np.minimum(_divide(np.linalg.norm(predicted, axis=0), deviation), 1.0)
 
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)

@@ -309,10 +309,13 @@ class Moments:
 
     def layer(self, i: int) -> LayerMoments:
         """The moments of layer `i`, with exact zeros for its constant neurons."""
-        alive = self.alive(i)
-        scatter = _without_dead(self._block(i, i), alive, alive)
-        mean, precision = self.mean[self._layout.slices[i]], float(self.precision[i])
-        return LayerMoments(self.n, mean, scatter, float(self.fourth[i, i]), alive, precision, self.rounding)
+        if i not in self._layers:
+            alive = self.alive(i)
+            scatter = _without_dead(self._block(i, i), alive, alive)
+            mean, precision = self.mean[self._layout.slices[i]], float(self.precision[i])
+            sums = (self.n, mean, scatter, float(self.fourth[i, i]))
+            self._layers[i] = LayerMoments(*sums, alive, precision, self.rounding)
+        return self._layers[i]
 
     def pair(self, i: int, j: int) -> PairMoments:
         """The moments of layers `i` (as x) and `j` (as y)."""
@@ -363,6 +366,11 @@ class Moments:
     def _layout(self) -> Layout:
         return Layout(self.widths)
 
+    @cached_property
+    def _layers(self) -> dict[int, LayerMoments]:
+        """The layers that were asked for: each is in many pairs."""
+        return {}
+
     def _block(self, i: int, j: int) -> Float[np.ndarray, "_ _"]:
         pair = (min(i, j), max(i, j))
         if pair not in self.blocks:
@@ -370,20 +378,23 @@ class Moments:
         return self.blocks[pair] if i <= j else self.blocks[pair].T
 
 
-def merge(a: Moments, b: Moments) -> Moments:
+def merge(a: Moments, b: Moments, *, threads: int = 1) -> Moments:
     """The moments of the words of `a` and the words of `b` together."""
-    return _combine(a, b, sign=1)
+    return _combine(a, b, 1, threads)
 
 
-def subtract(total: Moments, part: Moments) -> Moments:
+def subtract(total: Moments, part: Moments, *, threads: int = 1) -> Moments:
     """The moments of the words of `total` without those of `part`: one deletion of a jackknife."""
     if part.n >= total.n:
         raise DataError(f"Cannot take {part.n} words from {total.n}; expected a part with fewer words than the total.")
-    return _combine(total, part, sign=-1)
+    return _combine(total, part, -1, threads)
 
 
-def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
-    """Bring both to the common mean, where sums add up (or are taken away) without cross terms."""
+def _combine(a: Moments, b: Moments, sign: Literal[1, -1], threads: int) -> Moments:
+    """Bring both to the common mean, where sums add up (or are taken away) without cross terms.
+
+    With δ = μ_b − μ_a both moves together add ± (n_a n_b / n) δδᵀ to the scatter S_a ± S_b.
+    """
     if a.widths != b.widths or a.blocks.keys() != b.blocks.keys():
         raise DataError(
             f"The moments are of different layers ({a.widths} and {b.widths} neurons, {len(a.blocks)} and "
@@ -392,11 +403,14 @@ def _combine(a: Moments, b: Moments, sign: Literal[1, -1]) -> Moments:
     layout, n = a._layout, a.n + sign * b.n
     mean = a.mean + sign * b.n / n * (b.mean - a.mean)
     da, db = a.mean - mean, b.mean - mean
-    blocks = {}
-    for (i, j), block in a.blocks.items():
-        rows, columns = layout.slices[i], layout.slices[j]
-        blocks[i, j] = block + a.n * np.outer(da[rows], da[columns])
-        blocks[i, j] += sign * (b.blocks[i, j] + b.n * np.outer(db[rows], db[columns]))
+    apart = np.sqrt(a.n * (b.n / n)) * (b.mean - a.mean)
+
+    def combined(pair: Pair) -> Float[np.ndarray, "_ _"]:
+        block = np.outer(*(apart[layout.slices[layer]] for layer in pair))
+        block += b.blocks[pair]
+        return np.add(a.blocks[pair], block, out=block) if sign > 0 else np.subtract(a.blocks[pair], block, out=block)
+
+    blocks = dict(zip(a.blocks, run_threads(combined, a.blocks, threads), strict=True))
     terms_a = ShiftTerms.of(layout, a.blocks, a.n, da)
     terms_b = ShiftTerms.of(layout, b.blocks, b.n, db)
     third = a.third + terms_a.third() + sign * (b.third + terms_b.third())

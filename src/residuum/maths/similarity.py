@@ -31,7 +31,15 @@ from residuum.maths.cca import (
     regression_fit,
     ridge_errors,
 )
-from residuum.maths.moments import Moments, MomentsAccumulator, PairMoments, merge, run_threads, subtract
+from residuum.maths.moments import (
+    LayerMoments,
+    Moments,
+    MomentsAccumulator,
+    PairMoments,
+    merge,
+    run_threads,
+    subtract,
+)
 
 Source = Literal["moments", "folds", "arrays", "attention", "attention moments", "outputs"]
 Matrix = Float[np.ndarray, "layer layer"]
@@ -226,22 +234,25 @@ def jackknife_matrices(
     halves: tuple[Moments, Moments],
     measures: Sequence[str],
     *,
+    total: Moments | None = None,
     threads: int = 1,
     **options: Any,
 ) -> dict[str, Jackknife]:
     """Several measures of all words and without each of the `parts`, whose even and odd ones make the two `halves`.
 
     Measures with a gradient need one decomposition: θ_(j) = θ + ⟨∇θ, S_(j) − S⟩, the infinitesimal jackknife (Efron
-    1982). It sees no bias, which is read off the halves instead: b/n of all words is 2b/n of half of them.
+    1982). It sees no bias, which is read off the halves instead: b/n of all words is 2b/n of half of them. `total` is
+    the sum of the halves, where there is one already.
     """
-    total = merge(*halves)
+    total = merge(*halves, threads=threads) if total is None else total
     covered = [m for m in measures if MEASURES[m].words_per_neuron < NEVER]
-    linear = [measure for measure in covered if _formula(measure) in _GRADIENTS]
+    raw = not options.get("standardize")  # gradients are those of neurons as they are
+    linear = [measure for measure in covered if raw and _formula(measure) in _GRADIENTS]
     values, gradients = _evaluate(total, measures, threads, options, linear)
     exact = [measure for measure in covered if measure not in linear]
     left_out: dict[str, list[Matrix]] = {measure: [] for measure in covered}
     for part in parts:
-        rest = subtract(total, part())
+        rest = subtract(total, part(), threads=threads)
         matrices = _evaluate(rest, exact, threads, options)[0]
         matrices |= _follow(gradients, values, rest, total.n / rest.n, threads)
         for measure in covered:
@@ -351,13 +362,16 @@ class _Decomposed:
     weighted: bool  # whether PWCCA is asked for, which needs the singular vectors too
 
     @cached_property
-    def scatters(self) -> tuple[Float[np.ndarray, "neuron other"], ...]:
-        """S_xx, S_yy and S_xy, of neurons with variance 1 where they are standardised."""
-        m = self.moments
-        if not self.options.standardize:
-            return m.x.scatter, m.y.scatter, m.cross
-        x, y = (np.divide(1.0, d, out=np.zeros_like(d), where=d > 0) for d in (m.x.deviation, m.y.deviation))
-        return m.x.scatter * np.outer(x, x), m.y.scatter * np.outer(y, y), m.cross * np.outer(x, y)
+    def cross(self) -> Float[np.ndarray, "neuron other"]:
+        """S_xy, of neurons with variance 1 where they are standardised."""
+        x, y = self.x.scale, self.y.scale
+        return self.moments.cross if x is None or y is None else self.moments.cross * np.outer(x, y)
+
+    @cached_property
+    def predicted(self) -> tuple[Float[np.ndarray, "direction neuron"], Float[np.ndarray, "direction other"]]:
+        """W_yᵀ S_yx and W_xᵀ S_xy: what regressions on y predict of x, and on x of y."""
+        cross = self.moments.cross
+        return self.y.regression.T @ cross.T, self.x.regression.T @ cross
 
     @cached_property
     def canonical(self) -> Canonical:
@@ -372,17 +386,21 @@ class _Decomposed:
     @cached_property
     def neuron_correlation(self) -> Float[np.ndarray, "neuron other"]:
         """|Pearson correlation| of all neurons of x with all of y."""
-        m = self.moments
-        norms = np.outer(m.x.deviation, m.y.deviation)
-        correlation = np.divide(np.abs(m.cross), norms, out=np.zeros_like(m.cross), where=norms > 0)
-        return np.minimum(correlation, 1.0)
+        x, y = (
+            np.divide(1.0, d, out=np.zeros_like(d), where=d > 0)
+            for d in (self.moments.x.deviation, self.moments.y.deviation)
+        )
+        correlation = np.abs(self.moments.cross)
+        correlation *= x[:, None]
+        correlation *= y
+        return np.minimum(correlation, 1.0, out=correlation)
 
     @cached_property
     def procrustes(self) -> float:
-        x, y, cross = self.scatters
-        if np.trace(x) == 0 or np.trace(y) == 0:
+        (x, _), (y, _) = self.x.trace_and_norm, self.y.trace_and_norm
+        if x == 0 or y == 0:
             return 0.0
-        unit = cross / np.sqrt(np.trace(x)) / np.sqrt(np.trace(y))
+        unit = self.cross / np.sqrt(x) / np.sqrt(y)
         return min(float(np.linalg.svd(unit, compute_uv=False).sum()), 1.0)
 
 
@@ -439,12 +457,13 @@ def _follow(
     """θ + ⟨∇θ, S'⟩ for the `rest` of the words, with S' their scatter times `share`."""
     matrices = {measure: values[measure].copy() for measure in {measure for measure, _, _ in gradients}}
 
-    def work(pair: tuple[int, int]) -> None:
-        i, j = pair
+    def work(ij: tuple[int, int]) -> None:
+        i, j = ij
+        pair = rest.pair(i, j)
         for measure, matrix in matrices.items():
             if (measure, i, j) in gradients:
-                matrix[i, j] += share * gradients[measure, i, j].along(rest.pair(i, j))
-                matrix[j, i] += share * gradients[measure, j, i].along(rest.pair(i, j)) if i != j else 0.0
+                matrix[i, j] += share * gradients[measure, i, j].along(pair)
+                matrix[j, i] += share * gradients[measure, j, i].along(pair) if i != j else 0.0
 
     run_threads(work, rest.pairs, threads)
     return matrices
@@ -458,26 +477,27 @@ def _neuron(pair: _Decomposed) -> tuple[float, float]:
 
 def _mixed(pair: _Decomposed) -> tuple[float, float]:
     """Mean over the neurons of one layer of R of the regression on all neurons of the other."""
-    m, top_k = pair.moments, pair.options.top_k
-    forward, backward = regression_fit(m, pair.y), regression_fit(m.swapped(), pair.x)
+    top_k, (of_x, of_y) = pair.options.top_k, pair.predicted
+    forward, backward = regression_fit(of_x, pair.x.layer.deviation), regression_fit(of_y, pair.y.layer.deviation)
     return _mean_of_best(forward, top_k), _mean_of_best(backward, top_k)
 
 
 def _mixed_gradients(pair: _Decomposed) -> tuple[Gradient, Gradient]:
     """With b = S_yy⁺ S_yx: dR²_k = (2 b_k·dS_yx[:, k] − b_kᵀ dS_yy b_k − R²_k dS_xx[k, k]) / S_xx[k, k]."""
 
-    def one(m: PairMoments, y: LayerSpectra) -> Gradient:
-        fit = regression_fit(m, y)
+    def one(predicted: np.ndarray, x: LayerMoments, y: LayerSpectra) -> Gradient:
+        fit = regression_fit(predicted, x.deviation)
         best = np.argsort(-fit, kind="stable")[: pair.options.top_k]
         weights = np.zeros(len(fit))  # of R² in the mean of R: 1 / 2R of each neuron that counts
         weights[best] = 1 / len(best)
-        size = 2 * fit * m.x.deviation**2
+        size = 2 * fit * x.deviation**2
         weights = np.divide(weights, size, out=np.zeros_like(weights), where=(size > 0) & (fit < 1))
-        b = y.regression @ (y.regression.T @ m.cross.T)
+        b = y.regression @ predicted
         return Gradient(_single(2 * (b * weights).T), _single(-weights * fit**2), _single(-(b * weights) @ b.T))
 
-    backward = one(pair.moments.swapped(), pair.x)
-    return one(pair.moments, pair.y), Gradient(backward.cross.T, backward.yy, backward.xx)
+    of_x, of_y = pair.predicted
+    backward = one(of_y, pair.moments.y, pair.x)
+    return one(of_x, pair.moments.x, pair.y), Gradient(backward.cross.T, backward.yy, backward.xx)
 
 
 def _svcca(pair: _Decomposed) -> tuple[float, float]:
@@ -518,10 +538,10 @@ def _gulp(pair: _Decomposed) -> tuple[float, float]:
 
 def _cka(pair: _Decomposed) -> tuple[float, float]:
     """‖S_xy‖² / (‖S_xx‖ ‖S_yy‖), Frobenius norms."""
-    xx, yy, xy = (np.linalg.norm(scatter) for scatter in pair.scatters)
+    (_, xx), (_, yy), xy = pair.x.trace_and_norm, pair.y.trace_and_norm, float(np.linalg.norm(pair.cross))
     if xx == 0 or yy == 0:
         return 0.0, 0.0
-    value = min(float(xy / xx * (xy / yy)), 1.0)
+    value = min(xy / xx * (xy / yy), 1.0)
     return value, value
 
 
@@ -611,12 +631,11 @@ def _soft_matching(pair: _Decomposed) -> tuple[float, float]:
 
 def _permutation(pair: _Decomposed) -> tuple[float, float]:
     """`procrustes` with permutations and flips of neurons instead of rotations (Ding et al. 2021, Williams 2021)."""
-    x, y, cross = pair.scatters
-    if np.trace(x) == 0 or np.trace(y) == 0:
+    (x, _), (y, _), size = pair.x.trace_and_norm, pair.y.trace_and_norm, np.abs(pair.cross)
+    if x == 0 or y == 0:
         return 0.0, 0.0
-    size = np.abs(cross)
     matched = size[linear_sum_assignment(-size)].sum()
-    value = min(float(matched / np.sqrt(np.trace(x)) / np.sqrt(np.trace(y))), 1.0)
+    value = min(float(matched / np.sqrt(x) / np.sqrt(y)), 1.0)
     return value, value
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.special import ndtri, stdtrit
 
 from residuum.errors import DataError, SettingError
@@ -58,8 +57,8 @@ def jackknife(
     if len(left_out) < 2:
         unknown = np.full(theta.shape, np.nan)
         return Interval(theta, unknown, unknown, unknown, unknown)
-    own, error = _jackknife_moments(theta, left_out, _group_ratios(sizes, len(left_out)))
-    bias = own if bias is None else np.where(np.isnan(bias), own, bias)
+    estimate, error = _jackknife_moments(theta, left_out, sizes)
+    bias = estimate if bias is None else np.where(np.isnan(bias), estimate, bias)
     reach = error * float(stdtrit(len(left_out) - 1, (1 + level) / 2))
     low, high = theta - np.maximum(bias, 0) - reach, theta - np.minimum(bias, 0) + reach
     if bounds is not None:
@@ -184,27 +183,24 @@ def pearson(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, l
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return Correlation(np.nan, np.nan, np.nan, np.nan, len(x))
     r, p_value = map(float, pearsonr(x, y))
-    return Correlation(r, *_fisher_interval(r, len(x), level), p_value, len(x))
+    return Correlation(r, *_tanh_interval(r, len(x), level), p_value, len(x))
 
 
 def _jackknife_moments(
     theta: Float[np.ndarray, "*shape"],
     left_out: Float[np.ndarray, "group ..."],
-    ratios: Float[np.ndarray, " group"],
+    sizes: ArrayLike | None,
 ) -> tuple[Float[np.ndarray, "*shape"], Float[np.ndarray, "*shape"]]:
     """The bias θ − θ_J and the standard error, from the changes θ − θ_(j), all exactly 0 for a constant."""
-    h = ratios.reshape(-1, *[1] * theta.ndim)
+    groups = len(left_out)
+    sizes = np.ones(groups) if sizes is None else np.asarray(sizes, dtype=np.float64)
+    if sizes.shape != (groups,) or not (sizes > 0).all():
+        raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive ones, one for each group left out.")
+    h = (sizes.sum() / sizes).reshape(-1, *[1] * theta.ndim)
     changes = theta - left_out
     bias = -((1 - 1 / h) * changes).sum(axis=0)
     error = np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0))
     return np.asarray(bias), np.asarray(error)
-
-
-def _group_ratios(sizes: ArrayLike | None, groups: int) -> Float[np.ndarray, " group"]:
-    sizes = np.ones(groups) if sizes is None else np.asarray(sizes, dtype=np.float64)
-    if sizes.shape != (groups,) or not (sizes > 0).all():
-        raise DataError(f"Found sizes {sizes.tolist()}; expected {groups} positive ones, one for each group left out.")
-    return sizes.sum() / sizes
 
 
 def _all_signs(n: int) -> Iterator[Float[np.ndarray, "resample sentence"]]:
@@ -219,12 +215,13 @@ def _random_signs(n: int, resamples: int, rng: np.random.Generator) -> Iterator[
         yield 1.0 - 2.0 * rng.integers(0, 2, size=(min(piece, resamples - start), n))
 
 
-def _fisher_interval(r: float, n: int, level: float) -> tuple[float, float]:
+def _tanh_interval(r: float, n: int, level: float, variance: float = 1.0) -> tuple[float, float]:
+    """tanh(artanh r ± z √(variance / (n − 3)))."""
     if n < 4:
         return np.nan, np.nan
     if abs(r) >= 1:
         return r, r
-    reach = float(ndtri((1 + level) / 2)) / np.sqrt(n - 3)
+    reach = float(ndtri((1 + level) / 2)) * np.sqrt(variance / (n - 3))
     return float(np.tanh(np.arctanh(r) - reach)), float(np.tanh(np.arctanh(r) + reach))
 
 
@@ -255,17 +252,10 @@ def spearman(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, 
     The interval is tanh(artanh ρ ± z √((1 + ρ²/2) / (n − 3))) of Bonett and Wright (2000): Fisher's is too narrow for
     ranks. It needs four points; the p-value is that of scipy, by Student's t.
     """
+    from scipy.stats import spearmanr  # slow to import, and seldom needed
+
     found = pearson(x, y, level=level)  # also checks the input
     if np.isnan(found.r):
         return found
-    rho, p_value = map(float, stats.spearmanr(x, y))
-    return Correlation(rho, *_bonett_wright(rho, found.n, level), p_value, found.n)
-
-
-def _bonett_wright(rho: float, n: int, level: float) -> tuple[float, float]:
-    if n < 4:
-        return np.nan, np.nan
-    if abs(rho) >= 1:
-        return rho, rho
-    reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt((1 + rho**2 / 2) / (n - 3))
-    return float(np.tanh(np.arctanh(rho) - reach)), float(np.tanh(np.arctanh(rho) + reach))
+    rho, p_value = map(float, spearmanr(x, y))
+    return Correlation(rho, *_tanh_interval(rho, found.n, level, 1 + rho**2 / 2), p_value, found.n)

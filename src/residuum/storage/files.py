@@ -39,17 +39,22 @@ os.umask(_UMASK)  # which can only be read by setting it
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; it becomes `path` at the end, on disk, or vanishes if anything failed."""
+def whole_file(path: Path, *, forced: bool = True) -> Iterator[Path]:
+    """Give a temporary name to write to; it becomes `path` at the end, on disk, or vanishes if anything failed.
+
+    `forced=False` does not wait for the disk: a killed process loses nothing, a power cut may.
+    """
     temporary = _temporary(path)
     with clear_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
             _let_others_read(temporary)
-            _sync(temporary)
+            if forced:
+                _sync(temporary)
             temporary.replace(path)
-            _sync(path.parent)
+            if forced:
+                _sync(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

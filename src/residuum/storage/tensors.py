@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 CHECKSUM = "xxh3_128"
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray | Tensor]) -> None:
-    """Write tensors (of numpy or of torch) to a file that is whole or absent and bears their checksum."""
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray | Tensor], *, forced: bool = True) -> None:
+    """Write tensors (of numpy or of torch) to a file that is whole or absent and bears their checksum.
+
+    `forced` is as in `whole_file`.
+    """
     plain = {name: _plain(tensor) for name, tensor in tensors.items()}
     if any(hasattr(tensor, "detach") for tensor in plain.values()):
         from safetensors.torch import save_file
     else:
         from safetensors.numpy import save_file
-    with whole_file(path) as temporary:
+    with whole_file(path, forced=forced) as temporary:
         save_file(plain, temporary, metadata={CHECKSUM: _checksum(plain)})
 
 
