@@ -1,5 +1,7 @@
 """The front page says what the tables say."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,6 +50,38 @@ def test_the_model_that_repeats_itself_most_is_the_one_of_the_highest_mean():
     said = texts(run)["Repetition"]
     assert said.startswith(f"b repeats itself most: its layers have a mean CKA of {means['b']:.3f}")
     assert f"(a {means['a']:.3f})" in said
+
+
+def test_random_twins_are_what_trained_models_stand_beside():
+    run = comparison_run({"a": 3, "a (random)": 3, "b": 4, "b (random)": 4}, ["cka"])
+    curves, twin = run.tables["curves"], run.tables["curves"]["model"].str.endswith("(random)")
+    curves.loc[twin & (curves["curve"] == "layer_average"), "value"] = 0.99  # a twin repeats itself most
+    curves.loc[twin & (curves["curve"] == "to_next_layer"), "value"] = 0.01  # and changes most
+    set_value(run, "cka", ("a (random)", 1), ("b (random)", 1), 0.99)  # and is most like another twin
+    set_value(run, "cka", ("a", 2), ("b", 1), 0.95)
+    said = texts(run)
+    assert {"a", "b"} == set(re.findall(r"(\w) 0\.990", said["Repetition"].partition("With random weights: ")[2]))
+    assert said["Repetition"].startswith(("a repeats itself most", "b repeats itself most"))
+    assert "(random)" not in said["Largest change"]
+    assert said["Most alike across models"].startswith("Layer 2 of a and layer 1 of b")
+
+
+def test_a_model_is_subtracted_from_its_twin_before_others():
+    models = {name + twin: 3 for name in "abcd" for twin in ("", " (random)")}
+    run = comparison_run(models, ["cka"])
+    pairs = run.tables["similarity"].groupby(["measure", "model_a", "model_b"], as_index=False)["value"].mean()
+    run.tables["models"] = pairs.rename(columns={"value": "best_layers"})
+    panels = {panel.title: panel for panel in section(run).panels}
+    shown = [view.key for view in panels["How do the maps of two models differ?"].views]
+    assert shown[:4] == [f"{name} − {name} (random)" for name in "abcd"]
+
+
+def test_with_few_words_findings_quote_the_measure_that_they_do_not_raise():
+    run = comparison_run({"a": 3, "b": 3}, ["cka", "cka_debiased"])
+    run.summary["few words"] = "4 per neuron, so high by chance: cka"
+    assert "highest debiased CKA" in texts(run)["Most alike across models"].replace("Debiased", "debiased")
+    del run.summary["few words"]
+    assert "highest CKA" in texts(run)["Most alike across models"]
 
 
 def test_the_largest_step_goes_to_the_next_layer_there_is():
@@ -140,7 +174,9 @@ def test_models_of_one_layer_have_nothing_to_repeat(models):
 def test_a_map_of_models_has_room_for_their_names_and_a_map_of_layers_does_not_waste_it():
     models = pd.DataFrame(np.eye(2), *[["all-MiniLM-L6-v2", "all-MiniLM-L6-v2 (random)"]] * 2)
     named, numbered = (similarity._square_map(square, "Viridis", "CKA") for square in (models, pd.DataFrame(np.eye(7))))
-    assert named.layout.margin.l >= 7 * max(map(len, named.layout.yaxis.ticktext))
+    lines = [line for name in named.layout.yaxis.ticktext for line in name.split("<br>")]
+    assert lines[-1] == "random"
+    assert named.layout.margin.l >= 7 * max(map(len, lines))
     assert numbered.layout.margin.l < 60
     assert numbered.layout.xaxis.tickangle == 0
     assert named.layout.title.text == "CKA", "in the bar's own title plotly lets words fall into the bar"

@@ -9,7 +9,7 @@ from report_runs import comparison_run
 
 from residuum.errors import DataError, SettingError
 from residuum.reporting.charts import LINE_COLOURS, shortened
-from residuum.reporting.similarity import curve_panel, heatmap
+from residuum.reporting.similarity import curve_panel, heatmap, name_in_lines
 
 TWO = comparison_run({"deep": 4, "small": 2})
 NASTY = '<b onclick="x">%{z}</b>&amp;'
@@ -79,6 +79,22 @@ def test_many_layers_are_not_all_labelled_and_small_maps_have_numbers():
     assert len(many.layout.xaxis.tickvals) == 50
     assert few.data[0].texttemplate
     assert not many.data[0].texttemplate
+
+
+def test_numbers_of_two_digits_have_more_room():
+    figure = heatmap(comparison_run({"a": 17, "b": 18}, ["cka"]).tables["similarity"], "cka")
+    assert [text for text in figure.layout.xaxis.ticktext if text][:4] == ["0", "2", "4", "6"]
+
+
+def test_a_name_without_room_has_two_lines():
+    assert [name_in_lines("MiniLM (random)", room) for room in (15, 8, 5)] == [
+        "MiniLM (random)",
+        "MiniLM<br>random",
+        "MiniL<br>rando",
+    ]
+    assert name_in_lines("run checkpoint-100", 14) == "run<br>checkpoint-100"
+    assert name_in_lines("gte-small", 6) == "gte…ll"
+    assert name_in_lines("<b> (random)", 8) == "&lt;b&gt;<br>random"
 
 
 def test_a_pair_that_is_not_in_the_table_stays_empty():

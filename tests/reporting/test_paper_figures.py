@@ -31,6 +31,7 @@ def test_a_map_has_its_values_names_and_colours():
     assert [len(block) for block in blocks] == [9, 6, 6, 4]
     assert blocks[0][:3] == pytest.approx([1.0, 0.83, 0.76])
     assert {"deep", "wide", "1.00", "0.83"} <= {text.get_text() for text in axes.texts}
+    assert [text.get_rotation() for text in axes.texts if text.get_text() == "deep"] == [0, 90]  # columns and rows
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "1", "2", "0", "1"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first layer stands at the top
     assert bar.get_ylabel() == "CKA"

@@ -366,7 +366,8 @@ def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progre
         **({"dead neurons": sum(v.constant for v in variances)} if variances is not None else {}),
         **(
             {
-                "outlier neurons": f"in {len(outliers)} layers one neuron has most of the variance (neuron "
+                "outlier neurons": f"in {len(outliers)} layer{'s' * (len(outliers) > 1)} one neuron has most of the "
+                f"variance (neuron "
                 f"{worst['top_neuron']} of layer {worst['layer']} of {worst['model']} has {worst['top_share']:.0%}); "
                 f"repeat with {remedy}"
             }

@@ -199,9 +199,14 @@ def _dress(drawn: Figure, axes: Axes, right: Axes, layout: Part) -> None:
         line = shape["line"]
         style = DASHES.get(line.get("dash", "solid"), "-")
         axes.axvline(shape["x0"], color=line["color"], linewidth=1, linestyle=style)
+    size = "small" if len(layout.get("annotations", ())) <= 8 else "x-small"  # of names of models, two for each
     for label in layout.get("annotations", ()):
-        if not label.get("textangle"):  # the names above the columns; beside the rows they are the same
-            axes.text(label["x"], axes.get_ylim()[1], _text(label["text"]), ha="center", va="bottom")
+        if not label.get("textangle"):  # the name above the columns of a model
+            axes.text(label["x"], axes.get_ylim()[1], _text(label["text"]), ha="center", va="bottom", fontsize=size)
+        else:  # and beside its rows, outside of the numbers of its layers
+            place: dict[str, Any] = {"xy": (0, label["y"]), "xycoords": ("axes fraction", "data")}
+            place |= {"xytext": (-18, 0), "textcoords": "offset points", "rotation": 90}
+            axes.annotate(_text(label["text"]), **place, ha="right", va="center", fontsize=size)
     both = [one.get_legend_handles_labels() for one in dict.fromkeys((axes, right))]
     handles = [handle for own, _ in both for handle in own]
     labels = [label for _, own in both for label in own]
@@ -230,5 +235,5 @@ def _title(part: Part) -> str:
 
 
 def _text(label: object) -> str:
-    """What a label of plotly says: its escapes undone, and nothing in it read as a formula."""
-    return html.unescape(str(label)).replace("$", r"\$")
+    """What a label of plotly says: its escapes and line breaks undone, and nothing in it read as a formula."""
+    return html.unescape(str(label).replace("<br>", "\n")).replace("$", r"\$")

@@ -72,10 +72,13 @@ REPORTED = (
     *SAID,
 )  # in other sentences
 BELOW = {"yref": "container", "y": 0, "yanchor": "bottom"}  # where the bar of colours and its title stand
+COLOUR_BAR = {"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, "ypad": 4, "nticks": 6, **BELOW}
+COLOUR_BAR |= {"tickangle": 0}  # labels at an angle would push the bar into its title
 LAYERS_WITH_NUMBERS = 16  # layers in a map up to which the numbers are written in the cells
 LAYER_LABELS = 36  # layers on an axis up to which each has its number
 DIFFERENCE_MAPS = 6  # pairs of models whose maps are subtracted
-NAME_WIDTH = 78  # characters of model names that a map has room for
+NAME_WIDTH = 80  # characters of model names that a map has room for
+TWIN = " (random)"  # after the name of a random twin: the same architecture with random weights
 
 
 def comparison_section(run: Run) -> Section:
@@ -88,6 +91,8 @@ def comparison_section(run: Run) -> Section:
     models = layers["model"].unique().tolist()
     subjects = listed(models) if len(models) <= 3 else f"these {len(models)} models"
     main = main_measure(similarity["measure"])
+    if main in str(run.summary.get("few words")) and "cka_debiased" in set(similarity["measure"]):
+        main = "cka_debiased"  # the only one that few words do not raise
     curve = records(run.tables["curves"], curve="to_next_layer", measure=main, model=models[0])
     steps, of = [row["value"] for row in curve], f", {models[0]}" if len(models) > 1 else ""
     return Section(
@@ -113,7 +118,7 @@ def comparison_section(run: Run) -> Section:
             *_beside_panels(run, main),
             *_model_panels(run, main),
             *_output_panels(run),
-            *_curve_panels(run),
+            *_curve_panels(run, main),
         ],
     )
 
@@ -159,7 +164,8 @@ def _model_panels(run: Run, main: str) -> Iterator[Panel]:
         str(model): own.pivot_table(index="layer_a", columns="layer_b", values="value")
         for model, own in rows.groupby("model_a", sort=False)
     }
-    same = [(a, b) for a, b in combinations(squares, 2) if squares[a].index.equals(squares[b].index)][:DIFFERENCE_MAPS]
+    same = [(a, b) for a, b in combinations(squares, 2) if squares[a].index.equals(squares[b].index)]
+    same = sorted(same, key=lambda pair: pair[1] != pair[0] + TWIN)[:DIFFERENCE_MAPS]  # models and their twins first
     views = [
         View(
             key=f"{a} − {b}",
@@ -187,7 +193,7 @@ def _output_panels(run: Run) -> Iterator[Panel]:
         yield Panel("Do the models predict the same?", note, views, shape="square")
 
 
-def _curve_panels(run: Run) -> Iterator[Panel]:
+def _curve_panels(run: Run, main: str) -> Iterator[Panel]:
     """Curves over layers; over relative depth where models differ in the number of layers."""
     curves = run.tables["curves"]
     layers = run.tables["layers"]
@@ -197,7 +203,8 @@ def _curve_panels(run: Run) -> Iterator[Panel]:
         places = layers[["model", "layer", "depth"]]
         curves = curves.merge(places, on=["model", "layer"], how="left")
     for curve in known_curves_first(curves["curve"]):
-        yield curve_panel(curves, curve, depth_chart, "depth") if depths else curve_panel(curves, curve)
+        chart, x = (depth_chart, "depth") if depths else (layer_chart, "layer")
+        yield curve_panel(curves, curve, chart, x, main)
 
 
 def depth_chart(series: list[Series], y: str) -> go.Figure:
@@ -217,7 +224,8 @@ def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: 
     values = square.to_numpy(dtype=float).round(ROUNDING)
     reach = float(np.nanmax(np.abs(values))) or 1.0
     low, high = (-reach, reach) if around_zero else _colour_range(values)
-    labels = [plain(shortened(str(label), 24)) for label in square.index]
+    labels = [name_in_lines(str(label), 12) for label in square.index]
+    below = [plain(shortened(str(label), 18)) for label in square.index]  # at an angle two lines would meet others
     places = list(range(len(labels)))
     trace = go.Heatmap(
         x=places,
@@ -228,7 +236,7 @@ def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: 
         zmax=high,
         texttemplate="%{z:.2f}" if len(labels) <= LAYERS_WITH_NUMBERS else None,
         hovertemplate="%{z:.3f}<extra></extra>",
-        colorbar={"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **BELOW, "ypad": 4, "nticks": 6},
+        colorbar=COLOUR_BAR,
     )
     named = max(map(len, labels), default=0) > 3  # names of models, not numbers of layers
     axis = {"tickvals": places, "ticktext": labels, "ticks": "", "showgrid": False, "zeroline": False}
@@ -236,8 +244,8 @@ def _square_map(square: pd.DataFrame, colours: str, title: str, *, around_zero: 
         "template": "none",
         "width": 720,
         "height": 720,
-        "margin": {"l": 190 if named else 40, "r": 14, "t": 30, "b": 190 if named else 92},
-        "xaxis": {**axis, "constrain": "domain", "tickangle": -35 if named else 0},
+        "margin": {"l": 100 if named else 40, "r": 14, "t": 30, "b": 160 if named else 92},
+        "xaxis": {**axis, "ticktext": below, "constrain": "domain", "tickangle": -35 if named else 0},
         "yaxis": {**axis, "constrain": "domain", "autorange": "reversed", "scaleanchor": "x"},
         "title": {
             "text": plain(title),
@@ -269,16 +277,21 @@ def measure_views(
 
 
 def curve_panel(
-    table: pd.DataFrame, curve: str, chart: Callable[..., go.Figure] = layer_chart, x: str = "layer"
+    table: pd.DataFrame,
+    curve: str,
+    chart: Callable[..., go.Figure] = layer_chart,
+    x: str = "layer",
+    first: str | None = None,
 ) -> Panel:
-    """One curve of the table `curves` per measure, with one line per model over the column `x`."""
+    """One curve of the table `curves` per measure (`first` is shown first), with one line per model over column `x`."""
     term, rows = curve_term(curve), table.loc[table["curve"] == curve]
 
     def draw(own: pd.DataFrame) -> go.Figure:
         return chart(lines(own, x, "value", "model"), y=term.axis or measure_term(own["measure"].iloc[0]).title)
 
     views = measure_views(rows, "curves", draw, where={"curve": curve})
-    return Panel(term.title, term.note, views, first=main_measure(rows["measure"]))
+    first = first if first in set(rows["measure"]) else main_measure(rows["measure"])
+    return Panel(term.title, term.note, views, first=first)
 
 
 def _findings(run: Run, main: str) -> Iterator[Finding]:
@@ -300,10 +313,11 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
         per_neuron, _, names = few.partition(" per neuron, so high by chance: ")
         titles = listed([measure_term(measure).title for measure in names.split(", ")])
         yield Finding("Few words", f"There are {per_neuron} words per neuron, so these are high by chance: {titles}.")
+    trained = [model for model in models if not model.endswith(TWIN)] or list(models)  # twins are what these are beside
     curve = run.tables["curves"].query("measure == @main and value == value")
     if averages := records(curve, curve="layer_average"):
-        yield Finding("Repetition", _repetition_text(averages, name))
-    if steps := records(curve, curve="to_next_layer"):
+        yield Finding("Repetition", _repetition_text(averages, name, trained))
+    if steps := records(curve.query("model in @trained"), curve="to_next_layer"):
         step = min(steps, key=lambda row: row["value"])
         after = min(layer for layer in models[step["model"]] if layer > step["layer"])
         yield Finding(
@@ -313,6 +327,7 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
         )
     pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
     across = [row for row in pairs if row["model_a"] != row["model_b"]]
+    across = [row for row in across if {row["model_a"], row["model_b"]} <= set(trained)] or across
     pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
     if pairs:
         topic = "Most alike across models" if across else "Most alike"
@@ -366,18 +381,21 @@ def _beside_text(run: Run, main: str) -> str:
     return f"{text} Of the intervals of differences {apart:.0%} leave out 0." if known else text
 
 
-def _repetition_text(averages: list[Row], name: str) -> str:
-    """The model whose layers are most alike, and its layer that repeats the others most."""
+def _repetition_text(averages: list[Row], name: str, trained: list[str]) -> str:
+    """The trained model whose layers are most alike, its layer that repeats the others most, and random twins."""
     means: dict[str, float] = {}
     for model in dict.fromkeys(row["model"] for row in averages):
         means[model] = float(np.mean([row["value"] for row in averages if row["model"] == model]))
-    most, *others = sorted(means, key=lambda model: -means[model])
+    ordered = sorted(means, key=lambda model: -means[model])
+    most, *others = [model for model in ordered if model in trained] or ordered
+    twins = [f"{model.removesuffix(TWIN)} {means[model]:.3f}" for model in ordered if model not in (most, *others)]
     top = max((row for row in averages if row["model"] == most), key=lambda row: row["value"])
     beside = f" ({listed([f'{model} {means[model]:.3f}' for model in others])})" if others else ""
     start = f"{most} repeats itself most: its layers" if others else f"The layers of {most}"
     return (
         f"{start} have a mean {name} of {means[most]:.3f} with one another{beside}. "
         f"Layer {top['layer']} repeats the others most: {_estimate(top)}."
+        + (f" With random weights: {listed(twins)}." if twins else "")
     )
 
 
@@ -401,8 +419,8 @@ def _outlier_text(layers: list[Row], standardized: bool) -> str:
     if standardized:
         return f"{where} Neurons were standardised, so it counts as one among all."
     return (
-        f"{where} SVCCA, CKA and Procrustes compare little else there; repeat with --standardize, --skip-first 1, "
-        "--clip or --drop-neurons."
+        f"{where} SVCCA (so localization too), CKA and Procrustes compare little else there; repeat with "
+        "--standardize, --skip-first 1, --clip or --drop-neurons."
     )
 
 
@@ -512,15 +530,22 @@ def _map_block(rows: pd.DataFrame, a: _ModelSpan, b: _ModelSpan, *, n_layers: in
     )
 
 
+def name_in_lines(name: str, room: int) -> str:
+    """A name as markup of one line or, where it has more than `room` characters, of two without what does not fit."""
+    first, _, last = name.rpartition(" ")
+    parts = [first, last.strip("()")] if first and len(name) > room else [name]
+    return "<br>".join(plain(shortened(part, room) if room > 5 else part[:room]) for part in parts)
+
+
 def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[float, float]) -> dict[str, Any]:
     ticks, names = [], []
     total = _length(spans)
-    step = -(-total // LAYER_LABELS)
     for span in spans:
         n = len(span.layers)
+        step = -(-total * (3 + len(str(span.layers[-1]))) // (4 * LAYER_LABELS))  # longer numbers need more room
         free = [i % step == 0 and (i == 0 or n - i >= step / 2) for i in range(n)]  # not beside the next model's first
         ticks += [str(layer) if is_free else "" for layer, is_free in zip(span.layers, free, strict=True)]
-        text = plain(shortened(span.model, int(NAME_WIDTH * n / total)))  # cut to fit, whole on hover
+        text = name_in_lines(span.model, int(NAME_WIDTH * n / total))  # cut to fit, whole on hover
         label = {"text": text, "hovertext": plain(span.model), "showarrow": False}
         middle = (span.start + span.end) / 2
         above = {"x": middle, "y": 1, "yref": "y domain", "yanchor": "bottom", "yshift": 4}
@@ -535,16 +560,15 @@ def _layer_map_layout(spans: list[_ModelSpan], measure: str, colours: tuple[floa
         "ticks": "",
         "constrain": "domain",
     }
-    bar = {"orientation": "h", "thickness": 12, "len": 0.7, "outlinewidth": 0, **BELOW, "ypad": 4, "nticks": 6}
     title = {"text": plain(measure_term(measure).title), "font": {"size": 13}, "xref": "paper", "x": 0.5}
     return {
         "template": "none",
         "width": 720,
-        "height": 800,
-        "margin": {"l": 62, "r": 14, "t": 50, "b": 112},
+        "height": 816,
+        "margin": {"l": 62, "r": 14, "t": 66, "b": 112},
         "xaxis": {**axis, "range": [0, spans[-1].end], "title": {"text": "layer", "standoff": 4}},
         "yaxis": {**axis, "range": [spans[-1].end, 0], "scaleanchor": "x"},
-        "coloraxis": {"colorscale": "Viridis", "cmin": colours[0], "cmax": colours[1], "colorbar": bar},
+        "coloraxis": {"colorscale": "Viridis", "cmin": colours[0], "cmax": colours[1], "colorbar": COLOUR_BAR},
         # The title of the colours is the figure's; plotly lets a title of the colour bar itself fall into the bar.
         "title": {**title, **BELOW, "pad": {"b": 40}},
         "annotations": names,

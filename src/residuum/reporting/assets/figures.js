@@ -124,18 +124,20 @@ function settingsOf(figure) {
   };
 }
 
-// The labels of a map have the room of their cells: names of models lose their middle, numbers of layers are left out.
+// The labels of a map have the room of their cells: names of models take two lines, numbers of layers are left out.
 // `meta.models` has all of them; the annotations are two names a model, in its order.
 function fitLabels(figure) {
   const models = viewOf(figure).layout.meta?.models;
   const drawn = figure.plot._fullLayout;
   if (!drawn || !models) return;
   const cell = drawn.xaxis._length / Math.abs(drawn.xaxis.range[1] - drawn.xaxis.range[0]);
-  const step = Math.ceil(LAYER_PIXELS / cell);
-  const layers = models.flatMap((model) => labelled(model.layers, step));
+  const digits = (model) => String(model.layers.at(-1)).length;
+  const layers = models.flatMap((model) =>
+    labelled(model.layers, Math.ceil((LAYER_PIXELS * (3 + digits(model))) / 4 / cell)),
+  );
   const names = drawn.annotations.map((label, i) => {
     const model = models[Math.floor(i / 2)];
-    return escaped(shortened(model.name, Math.floor((model.layers.length * cell) / (0.6 * label.font.size))));
+    return inLines(model.name, Math.floor((model.layers.length * cell) / (0.55 * label.font.size)));
   });
   const now = [drawn.xaxis.ticktext, drawn.annotations.map((label) => label.text)];
   if (JSON.stringify(now) === JSON.stringify([layers, names])) return;
@@ -148,6 +150,15 @@ function fitLabels(figure) {
 function labelled(layers, step) {
   const free = (i) => i % step === 0 && (i === 0 || layers.length - i >= step / 2);
   return layers.map((layer, i) => (free(i) ? String(layer) : ""));
+}
+
+// A name that is too long has two lines, of which each loses its middle, or its end, where it is still too long.
+function inLines(name, room) {
+  const place = name.lastIndexOf(" ");
+  const split = place > 0 && Array.from(name).length > room;
+  const parts = split ? [name.slice(0, place), name.slice(place + 1).replace(/^\(+|\)+$/g, "")] : [name];
+  const cut = (part) => (room > 5 ? shortened(part, room) : Array.from(part).slice(0, room).join(""));
+  return parts.map((part) => escaped(cut(part))).join("<br>");
 }
 
 function shortened(name, room) {
