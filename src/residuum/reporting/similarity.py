@@ -281,7 +281,7 @@ def curve_panel(
     curve: str,
     chart: Callable[..., go.Figure] = layer_chart,
     x: str = "layer",
-    first: str | None = None,
+    first: str = "",
 ) -> Panel:
     """One curve of the table `curves` per measure (`first` is shown first), with one line per model over column `x`."""
     term, rows = curve_term(curve), table.loc[table["curve"] == curve]
