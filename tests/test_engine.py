@@ -7,6 +7,7 @@ import sys
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -164,7 +165,7 @@ def test_a_killed_process_is_said_in_one_line():
         ({"kind": "spark"}, "There is no engine 'spark'; choose local or dask."),
         ({"scheduler": "tcp://a:1"}, "The scheduler tcp://a:1 is one of Dask; add --engine dask."),
         ({"kind": "dask", "scheduler": "tcp://a:1", "workers": 2}, "give --workers or --scheduler, not both"),
-        ({"workers": 0}, "workers is 0; expected at least 1."),
+        ({"workers": 0}, "workers is 0; expected a whole number of at least 1."),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options, message):
@@ -177,3 +178,13 @@ def test_without_options_every_command_does_what_is_usual_there():
         assert engine is None
     assert as_engine(None).alone
     assert as_engine(None, Engine(3)).workers == 3
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, float("nan"), True, None, "x"])
+def test_an_engine_has_a_whole_number_of_workers(workers):
+    with pytest.raises(SettingError, match=r"^workers is .+; expected a whole number of at least 1\.$"):
+        Engine(workers)
+
+
+def test_numbers_of_numpy_are_numbers_of_workers():
+    assert type(Engine(np.int64(2)).workers) is int

@@ -27,6 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from residuum.errors import ResiduumError, SettingError
+from residuum.settings import whole_number
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -62,8 +63,7 @@ class Engine:
     threads: int | None = 1
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise SettingError(f"workers is {self.workers}; expected at least 1.")
+        object.__setattr__(self, "workers", whole_number("workers", self.workers, at_least=1))
 
     @property
     def alone(self) -> bool:

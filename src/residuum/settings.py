@@ -564,6 +564,14 @@ def whole_number(name: str, value: Any, at_least: int = 0) -> int:
     return number
 
 
+def plain_path(name: str, value: Any) -> Path:
+    """A path, with `~` as the home folder, for functions that have no record of settings."""
+    try:
+        return coerced(value, Path)
+    except _MISFITS:
+        raise SettingError(f"{name} is {_shown(value)}; expected a path.") from None
+
+
 LAYERS = "all, last or numbers such as 0,4-6"
 Out = Annotated[
     OptionalPath,

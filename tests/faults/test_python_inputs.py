@@ -9,7 +9,19 @@ import pandas as pd
 import pytest
 import transformers as hf
 
-from residuum import Corpus, compare, extract, from_transformers, load_model, open_store, predict, read_corpus
+from residuum import (
+    Corpus,
+    compare,
+    extract,
+    from_transformers,
+    load_adapted,
+    load_model,
+    open_store,
+    predict,
+    read_corpus,
+    read_pairs,
+    read_transfer,
+)
 from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError, StoreError
 from residuum.models.cards import plain
 from residuum.shrinking.predicting import corpus_of
@@ -138,6 +150,21 @@ def test_what_is_no_model_and_no_store_is_one_clear_error(thing, tmp_path):
         open_store(thing)
     with pytest.raises(ResiduumError):
         compare([thing], corpus=Corpus("text", WORDS), out=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("thing", [3, float("nan"), b"bytes", {"a": "b"}, ["a"], "a\0b"])
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("path", read_pairs),
+        ("translations", lambda thing: read_pairs("a.txt", thing)),
+        ("folder", load_adapted),
+        ("data", lambda thing: read_transfer("sentence", thing, ["tr"])),
+    ],
+)
+def test_what_is_no_path_is_named(name, read, thing):
+    with pytest.raises(SettingError, match=rf"^{name} is .+; expected a path\.$"):
+        read(thing)
 
 
 @pytest.mark.parametrize("settings", [{"device": None}, {"max_memory": float("nan")}, {"layers": 1.5}, {"seed": "x"}])

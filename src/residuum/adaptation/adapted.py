@@ -19,7 +19,7 @@ from residuum.corpus import Corpus
 from residuum.errors import SettingError, StoreError
 from residuum.models.loading import check_weights
 from residuum.models.surgery import files_fingerprint, save_whole
-from residuum.settings import command
+from residuum.settings import command, plain_path
 from residuum.storage.files import read_json, write_json
 from residuum.storage.results import Result, Run, finished_run, write_run
 from residuum.storage.schemas import conforming
@@ -107,7 +107,7 @@ def load_adapted(
 
     `student` is needed only where the folder serves several languages, or where the student has moved.
     """
-    folder = Path(folder)
+    folder = plain_path("folder", folder)
     record = read_record(folder)
     problem = Problem(transfer_task(record.task), record.kind, tuple(record.classes))
     whole = not (folder / CHANGE_FILE).exists()

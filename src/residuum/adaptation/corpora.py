@@ -14,6 +14,7 @@ from residuum.corpus.records import known_text_columns
 from residuum.corpus.tasks import Task, check_labels, named_task
 from residuum.corpus.text_files import first_lines, whole_text
 from residuum.errors import CorpusError, SettingError
+from residuum.settings import plain_path
 
 _NAMED = (Task("xnli", unit="sentence"), Task("wikiann", "ner", metric="span_f1"), Task("xcopa", unit="sentence"))
 CROSS_LINGUAL = {task.name: task for task in _NAMED}
@@ -109,7 +110,7 @@ def read_transfer(
     """
     if (target_train or target_dev or target_test) and len(languages) != 1:
         raise SettingError(f"Files of a target language are given for {', '.join(languages)}; expected one language.")
-    if data is not None and not Path(data).is_dir():
+    if data is not None and not plain_path("data", data).is_dir():
         raise CorpusError(f"{data} is no folder; expected one with files such as dev-tr.tsv, or name the files.")
 
     def read(file: Place, split: str, language: str) -> Corpus | None:

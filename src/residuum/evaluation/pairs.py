@@ -13,6 +13,7 @@ from pathlib import Path
 from residuum.corpus import Corpus, read_corpus, read_parallel
 from residuum.errors import CorpusError, SettingError
 from residuum.evaluation.settings import RetrievalSettings
+from residuum.settings import plain_path
 
 _SIDE = re.compile(r"(?P<stem>.*\b(?P<source>\w{2,3})-(?P<target>\w{2,3}))\.(?P<side>\w{2,3})")
 
@@ -77,11 +78,12 @@ def read_pairs(
     files; a table whose columns `text` and `pair` hold the two sides; or a text file with one sentence per line, with
     `translations` as the other one. `only` names language pairs of a folder, such as `tur-eng`.
     """
-    path = Path(path)
-    for place in (path, translations) if translations is not None else ():
-        _check_exists(Path(place))
+    path = plain_path("path", path)
     if translations is not None:
-        return [_two_files(path, Path(translations), None, limit)]
+        translations = plain_path("translations", translations)
+        for place in (path, translations):
+            _check_exists(place)
+        return [_two_files(path, translations, None, limit)]
     if path.is_dir():
         pairs = {"-".join(sides[2]): sides for sides in _files_by_stem(path).values()}
         if not pairs:
