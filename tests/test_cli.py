@@ -143,6 +143,7 @@ def test_a_mistake_is_one_line_and_exit_status_1(arguments, message, run, tiny_f
     [
         (["prune", "nobody/nothing", "--drop", "top:1", "--out", "x"], "nobody/nothing does not exist here"),
         (["compare", "mistyped", "--out", "x"], "mistyped does not exist here; expected a store"),
+        (["predict", "mistyped"], "mistyped does not exist; expected a folder that `transfer` wrote"),
         (["report", "mistyped"], "mistyped does not exist; expected a folder that a command wrote"),
         (["trim", "{model}", "mistyped.txt", "--out", "x"], "mistyped.txt does not exist; expected a text file"),
     ],
@@ -160,6 +161,8 @@ def test_a_mistyped_path_is_called_a_missing_path(words, message, run, tiny_fold
         (["prune", "m", "--out", "x"], "prune needs --drop or --keep, and with --by the number of layers; or --ffn or"),
         (["distill", "m", "a.txt", "--preset", "hinton", "--out", "x"], "LANGUAGE=TEXT is 'a.txt'; expected at least"),
         (["distill", "m", "en=a.txt", "--out", "x"], "Pass either --preset or --losses."),
+        (["shrink", "m", "--text", "a", "--out", "x"], "shrink needs a target; pass exactly one of --speedup, --param"),
+        (["verify", "acts", "--config", "mistyped.yaml"], "mistyped.yaml does not exist. Give a YAML file of settings"),
     ],
 )
 def test_a_usage_error_is_in_words_of_the_command_line(words, message, run):

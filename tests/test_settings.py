@@ -280,6 +280,11 @@ def test_a_result_that_is_text_is_json_too(app):
     assert json.loads(run(app, "cut", "m", "--out", "x", "--estimate", "--json")[1]) == {"text": "estimate of m"}
 
 
+def test_a_list_of_settings_names_options():
+    hint = "cut needs a target; pass exactly one of seed, rule and keep."
+    assert in_options(hint, CutSettings) == "cut needs a target; pass exactly one of --seed, --rule and --keep."
+
+
 def test_a_hint_at_the_end_of_a_sentence_keeps_its_full_stop():
     hint = "cut needs keep= or seed=. Or keep=0.5."
     assert in_options(hint, CutSettings) == "cut needs --keep or --seed. Or --keep 0.5."

@@ -70,7 +70,7 @@ def test_every_fault_names_its_key_and_what_is_allowed(change, message):
 
 
 def test_files_that_hold_no_settings_are_told_apart(tmp_path):
-    with pytest.raises(SettingError, match="cannot be read"):
+    with pytest.raises(SettingError, match="does not exist"):
         read_settings(tmp_path / "none.yaml")
     (tmp_path / "list.yaml").write_text("- a\n")
     with pytest.raises(SettingError, match="expected settings by name"):

@@ -159,7 +159,7 @@ def test_a_configuration_is_read_from_yaml(world, tmp_path):
     path.write_text("- a")
     with pytest.raises(SettingError, match="holds list of 1; expected settings by name"):
         read_config(path)
-    with pytest.raises(SettingError, match="cannot be read"):
+    with pytest.raises(SettingError, match="does not exist"):
         read_config(tmp_path / "nowhere.yaml")
 
 

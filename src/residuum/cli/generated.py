@@ -160,7 +160,10 @@ def _with_yaml(record: type[Settings], given: dict[str, Any], config: Path) -> d
 
 
 def in_options(message: str, record: type[Settings]) -> str:
-    """A message whose hints name options: `text='sentence'` becomes `--text sentence`, `by is` becomes `--by is`."""
+    """A message whose hints name options: `text='sentence'` becomes `--text sentence`, `by is` becomes `--by is`.
+
+    So do lists: `pass exactly one of layers and keep` names `--layers and --keep`.
+    """
     options = {s.name: s.flag for s in setting_fields(record) if s.option.cli and not isinstance(s.option, Argument)}
     names = "|".join(sorted(options, key=len, reverse=True))
 
@@ -170,6 +173,8 @@ def in_options(message: str, record: type[Settings]) -> str:
             return options[match[1]] if value == "True" else options[match[1]].replace("--", "--no-")
         return f"{options[match[1]]} {value}".rstrip()
 
+    chain = rf"((?:Found|pass|pass exactly one of) )((?:{names})(?:(?:, | and | or )(?:{names}))+)(?![\w-])"
+    message = re.sub(chain, lambda m: m[1] + re.sub(rf"\b({names})\b", lambda n: options[n[1]], m[2]), message)
     message = re.sub(rf"(?<![\w./-])({names})=(\[[^\]]*\]|'[^']*'|[\w.]*\w|(?=[ ;,.)]))", assigned, message)
     return re.sub(rf"(^|[.;] |, | and |pass |give )({names})(?= (is|are) )", lambda m: m[1] + options[m[2]], message)
 

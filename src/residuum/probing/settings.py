@@ -196,7 +196,7 @@ class RedundancySettings(Execution, TaskReading, ProbeTraining):
     ] = None
     task: Annotated[
         Any,
-        Option("Find also what this task needs: upos, chunk, sst2, …", group="data", short="-t", identity=False),
+        Option("Also find what this task needs: upos, chunk, sst2, …", group="data", short="-t", identity=False),
     ] = None
     out: Out = None
     _: KW_ONLY
@@ -367,7 +367,7 @@ class ProbeLanguagesSettings(Execution, TableReading, ProbeTraining):
     ] = (0.9, 0.1)
     parallel: Annotated[bool, Option("The treebanks hold the same sentences", "data")] = True
     families: Annotated[
-        Mapping[str, str], Option("Families of languages that are not known: sw=Bantu,eu=Basque", "data")
+        Mapping[str, str], Option("Families of languages that Residuum does not know: sw=Bantu,eu=Basque", "data")
     ] = field(default_factory=dict)
     teachers: Annotated[
         Mapping[str, str],

@@ -128,7 +128,8 @@ def read_classifier(folder: Path) -> tuple[Classifier, Unit]:
     """The classifier of a folder and what it labels; both are checked before anything is built on them."""
     path = folder / DESCRIPTION
     if not path.exists():
-        raise StoreError(f"{folder} has no {DESCRIPTION}; expected a folder that `transfer` wrote.")
+        found = f"has no {DESCRIPTION}" if folder.exists() else "does not exist"
+        raise StoreError(f"{folder} {found}; expected a folder that `transfer` wrote.")
     raw = read_json(path)
     if (version := raw.get("version") if isinstance(raw, dict) else None) != VERSION:
         found = f"{path} has format version {str(version)[:20]}"

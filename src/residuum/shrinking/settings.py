@@ -193,7 +193,7 @@ class PredictSettings(Settings):
             raise SettingError(f"texts is {self.texts!r:.80}; expected a list of texts.")
 
 
-HealSteps = Annotated[int, Option("Training steps that heal what was cut, by the original model; 0: none", at_least=0)]
+HealSteps = Annotated[int, Option("Healing steps: training of the cut model by the original; 0: none", at_least=0)]
 By = Literal["cka", "angular", "influence", "fidelity", "perplexity", "probe"]
 Pairs = Annotated[
     Any,
@@ -283,11 +283,11 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
         if self.corpus is None:
             self._check_no_text()
         if self.by is not None and self.drop is None and self.keep is None:
-            raise SettingError(f"by is {self.by!r}, which chooses layers; say with drop or keep how many.")
+            raise SettingError(f"by is {self.by!r}, which chooses layers; pass drop= or keep= with their number.")
         if self.heal and self.precision != "float32":
             raise SettingError(f"precision is {self.precision}, but healing trains in float32; leave one of them out.")
         if self.iterative and self.by is None:
-            raise SettingError("iterative measures again after each layer; add by.")
+            raise SettingError("iterative measures again after each layer; pass by= too.")
         if (self.task is None) == (self.by == "probe"):
             problem = (
                 "needs a task whose labels are in the corpus" if self.by == "probe" else "uses no task; leave it out"
@@ -372,8 +372,8 @@ class ShrinkSettings(Healing, Publishing, Resumable):
                 raise SettingError(f"{name} is not set; shrink needs text to measure on and a folder to write.")
         given = [name for name in ("speedup", "parameters", "layers", "keep") if getattr(self, name) is not None]
         if len(given) != 1:
-            found = " and ".join(given) or "no limit"
-            raise SettingError(f"Found {found}; give exactly one of speedup, parameters, layers and keep.")
+            found = f"Found {' and '.join(given)}" if given else "shrink needs a target"
+            raise SettingError(f"{found}; pass exactly one of speedup, parameters, layers and keep.")
         if (self.task is None) != (self.data is None):
             raise SettingError(f"task is {self.task} and data is {self.data}; a task needs its data, and data a task.")
 

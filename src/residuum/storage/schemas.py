@@ -48,6 +48,8 @@ def read_yaml(path: Path, error: type[ResiduumError], remedy: str = "") -> dict[
         if (size := path.stat().st_size) > MOST_YAML_BYTES:
             raise ValueError(f"it has {size:,} bytes; at most {MOST_YAML_BYTES:,} are read")
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise error(f"{path} does not exist. {remedy}".strip()) from None
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}. {remedy}".strip()) from None
     except ValueError as fault:
