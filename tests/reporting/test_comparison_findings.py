@@ -66,6 +66,16 @@ def test_random_twins_are_what_trained_models_stand_beside():
     assert said["Most alike across models"].startswith("Layer 2 of a and layer 1 of b")
 
 
+def test_a_model_beside_its_twin_is_what_was_asked_about():
+    run = comparison_run({"a": 4, "a (random)": 4}, intervals=False)
+    set_value(run, "cka", ("a", 3), ("a (random)", 3), 0.99)
+    assert section(run).title == "Which layers of a are alike?"
+    assert next(iter(texts(run))) == "Repetition", "the answer first"
+    assert "Most alike across models" not in texts(run)
+    assert "(random)" not in texts(run)["Most alike"]
+    assert section(comparison_run({"a (random)": 4})).title == "Which layers of a (random) are alike?"
+
+
 def test_a_model_is_subtracted_from_its_twin_before_others():
     models = {name + twin: 3 for name in "abcd" for twin in ("", " (random)")}
     run = comparison_run(models, ["cka"])

@@ -12,6 +12,7 @@ from report_runs import MEASURES, comparison_run
 
 from residuum.comparison.compare import Comparison
 from residuum.errors import SettingError, StoreError
+from residuum.reporting.page import _in_rows
 from residuum.reporting.report import report
 from residuum.storage.results import Run, read_run, write_run
 
@@ -226,3 +227,10 @@ def test_a_failed_report_leaves_the_old_one(folder, tmp_path, monkeypatch):
         report([folder], out)
     assert out.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_a_figure_of_half_the_width_stands_in_no_void():
+    shapes = lambda *whole: [p["shape"] for p in _in_rows({"shape": "s", "whole_row": w} for w in whole)]  # noqa: E731
+    assert shapes(False, False) == ["s", "s"]
+    assert shapes(False) == ["s full"]
+    assert shapes(False, True, False, False, False) == ["s full", "s", "s", "s", "s full"]

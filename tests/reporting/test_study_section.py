@@ -83,7 +83,7 @@ def test_steps_stand_under_the_study_whose_folder_holds_them(tmp_path):
     text = report([other, *folders], tmp_path / "report.html").read_text(encoding="utf-8")
     navigation = text.split('<nav aria-label="Contents">')[1].split("</nav>")[0]
     assert [link.split("<")[0] for link in navigation.split('">')[1:]] == [
-        "Overview", "alone", "similarity", "compare", "redundancy", "compare", "Settings",
+        "Overview", "alone", "a", "compare", "b", "compare", "Settings",
     ]  # fmt: skip
     assert text.count('class="run"') == 5
 

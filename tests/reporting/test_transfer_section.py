@@ -49,7 +49,7 @@ def transfer_run(**summary) -> Run:
 
 def test_the_findings_have_the_numbers():
     found = {finding.topic: finding.text for finding in section(transfer_run()).findings}
-    kept = "2 of 12 layers and 10 neurons (10.0%) of encoder keep 94.7% (95\u00a0% CI 92.0%–97.0%)"
+    kept = "2 of 12 layers and 10 neurons (10.0%) of encoder keep 94.7% (95\u00a0% CI 92.0–97.0%)"
     assert found["Answer"].startswith(kept)
     assert found["Answer"].endswith("of its accuracy for upos, 3.2 times as fast.")
     assert "accuracy 0.900 (95\u00a0% CI 0.880–0.920)" in found["Score"]

@@ -326,8 +326,10 @@ def _summary(
 def _order_warnings(selection: pd.DataFrame) -> list[str]:
     """A line that names the orders whose first neurons are not better than random ones, and at which shares."""
     top = selection.loc[(selection["set"] == "top") & (selection["method"] != "random")]
-    lost = top.loc[~top["beats_random"].astype(bool)].groupby("method", sort=False)["share"]
-    named = [f"{method} ({', '.join(f'{share:.0%}' for share in shares)})" for method, shares in lost]
-    return (
-        [f"Warning: not better than random orders at these shares of the neurons: {'; '.join(named)}."] if named else []
-    )
+    lost = top.loc[~top["beats_random"].astype(bool)].groupby("share")["method"]
+    tried = top.groupby("share")["method"].count()
+    parts = [
+        f"at {share:.0%} {'every order' if len(methods) == tried[share] else ', '.join(methods)}"
+        for share, methods in lost
+    ]
+    return [f"Warning: not better than random orders of neurons: {'; '.join(parts)}."] if parts else []

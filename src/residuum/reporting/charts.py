@@ -128,7 +128,7 @@ def line_chart(
         },
         **({"yaxis2": {**right, "automargin": True, "zeroline": False}} if second_y else {}),
         "legend": LEGEND,
-        "showlegend": True,
+        "showlegend": len(series) != 1 or series[0].name != y,  # the axis says as much
         "hovermode": "closest",
     }
     return go.Figure(drawn, layout)
@@ -301,6 +301,20 @@ def stacked_bars(frame: pd.DataFrame, x: str, y: str, by: str, *, x_title: str, 
         "showlegend": True,
     }
     return go.Figure(bars, layout)
+
+
+def layer_bars(frame: pd.DataFrame, y: str) -> go.Figure:
+    """One bar per layer: a count, of which nothing lies between two layers."""
+    rows = frame.sort_values("layer", kind="stable")
+    figure = layer_chart(lines(rows, "layer", y, bounds=None), y=y, from_zero=True)
+    figure.data = ()
+    figure.add_bar(
+        x=rows["layer"].tolist(),
+        y=rows[y].tolist(),
+        marker={"color": _colour(0)},
+        hovertemplate=f"layer %{{x}}<br>{plain(y)} <b>%{{y:,}}</b><extra></extra>",
+    )
+    return figure.update_layout(showlegend=False)
 
 
 def box_chart(frame: pd.DataFrame, names: str, *, x: str, y: str) -> go.Figure:

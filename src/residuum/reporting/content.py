@@ -114,7 +114,6 @@ class Section:
     findings: Iterable[Finding]
     panels: Iterable[Panel]
     cards: Iterable[Card] = ()
-    label: str = ""  # in the navigation; by default the command
     command: str = ""
     source: str = ""  # the run's folder, if it has one
     tables: tuple[SectionTable, ...] = ()

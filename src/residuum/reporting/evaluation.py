@@ -35,7 +35,7 @@ CORRELATE_TABLES = {
     )
 }
 ADAPTED_TABLES = {"scores": TableSpec("Each score of the task, over all examples of the file.", "metric, value")}
-SCORES = {"cosine": "Cosine of mean states", "bertscore": "BERTScore"}
+SCORES = {"cosine": "cosine of mean states", "bertscore": "BERTScore"}
 SCORE_NOTES = {
     "cosine": "One vector per sentence: the mean of its token states, averaged over the layers.",
     "bertscore": "Each token is matched with the most similar token of the other sentence; shared names help.",
@@ -55,12 +55,15 @@ def retrieval_section(run: Run) -> Section:
             str(row["pair"]),
             f"Retrieval accuracy is {with_interval(row['accuracy'], row['low'], row['high'])} over "
             f"{count(int(row['sentences']), 'sentence')} ({row['query']} → {row['candidates']}, "
-            f"{SCORES.get(row['score'], row['score'])}, layers {row['layers']}); chance is {1 / row['sentences']:.3f}.",
+            f"{_layers_text(row['layers'])}, {SCORES.get(row['score'], row['score'])}), the best of "
+            f"{(table['pair'] == row['pair']).sum()} measurements; chance is {1 / row['sentences']:.3f}.",
         )
         for row in records(best)
     ]
     return Section(
-        title=f"Does a sentence find its translation with {listed(run.summary.get('models', ['this model']))}?",
+        title=f"How often do {listed(run.summary.get('models', ['this model']))} find a sentence's translation?"
+        if len(run.summary.get("models", ())) > 1
+        else f"How often does {listed(run.summary.get('models', ['this model']))} find a sentence's translation?",
         facts={
             "best accuracy": f"{table['accuracy'].max():.3f}",
             "language pairs": len(pairs),
@@ -71,6 +74,12 @@ def retrieval_section(run: Run) -> Section:
     )
 
 
+def _layers_text(layers: object) -> str:
+    """`layer 2`, `all layers`, `layers 1,3`."""
+    text = str(layers)
+    return "all layers" if text == "all" else f"layer{'' if text.isdigit() else 's'} {text}"
+
+
 def _retrieval_panels(table: pd.DataFrame) -> Iterator[Panel]:
     """A curve over layers where several were used alone, and dots for combined layers."""
 
@@ -79,7 +88,7 @@ def _retrieval_panels(table: pd.DataFrame) -> Iterator[Panel]:
         return layer_chart(lines(named, "layer", "accuracy", "direction"), y="accuracy")
 
     def dots(rows: pd.DataFrame) -> go.Figure:
-        names = [f"{row['query']} → {row['candidates']}, layers {row['layers']}" for row in records(rows)]
+        names = [f"{row['query']} → {row['candidates']}, {_layers_text(row['layers'])}" for row in records(rows)]
         return frame_dots(rows, names, "accuracy", x="accuracy")
 
     words: dict[str, Any] = {

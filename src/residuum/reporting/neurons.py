@@ -10,7 +10,9 @@ import pandas as pd
 from residuum.reporting.charts import (
     box_chart,
     interval_chart,
+    layer_bars,
     layer_chart,
+    level,
     line_chart,
     lines,
     square,
@@ -31,7 +33,7 @@ from residuum.reporting.content import (
     views_by,
 )
 from residuum.reporting.probing import baseline_scores, oracle_text
-from residuum.reporting.wording import count, listed, short_name, with_interval
+from residuum.reporting.wording import capital, count, listed, short_name, with_interval
 from residuum.storage.results import Run
 
 CARD_TABLES = {
@@ -154,8 +156,8 @@ def _agreement_text(table: pd.DataFrame) -> str:
     if len(methods):
         best = methods.sort_values("overlap", ascending=False).iloc[0]
         parts.append(
-            f"{_method(best['first'])} and {_method(best['second'])} agree most: they share {best['overlap']:.0%} of "
-            f"their first {best['k']:,} neurons."
+            f"{capital(_method(best['first']))} and {_method(best['second'])} agree most: they share "
+            f"{best['overlap']:.0%} of their first {best['k']:,} neurons."
         )
     if len(same):
         parts.append(f"LCA shares {same['overlap'].mean():.0%} of its first neurons with LCA of another seed.")
@@ -180,7 +182,7 @@ def _ranking_panels(run: Run, metric: str) -> Iterator[Panel]:
         choice="Ranking",
     )
     growth = lines(tables["growth"], "neurons", "dev", name="probe")
-    growth += lines(tables["growth"], "neurons", "required", name="required")
+    growth.append(level("required score", tables["growth"]["neurons"], tables["growth"]["required"].iloc[0]))
     yield Panel(
         "Number of neurons that suffice",
         "Probes on the first neurons of the ranking, on the development part, and the required score.",
@@ -211,7 +213,7 @@ def _ranking_panels(run: Run, metric: str) -> Iterator[Panel]:
 def _spread_views(table: pd.DataFrame) -> Iterator[View]:
     for method, name in dict.fromkeys(zip(table["method"], table["set"], strict=True)):
         rows = table.loc[(table["method"] == method) & (table["set"] == name)]
-        figure = layer_chart(lines(rows, "layer", "neurons", bounds=None), y="neurons", from_zero=True)
+        figure = layer_bars(rows, "neurons")
         label = f"{_method(str(method))}: {name}"
         where = {"method": str(method), "set": str(name)}
         yield View(f"{method} {name}", label, figure, "spread", where, group=_method(str(method)))

@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ HEROES = ("transfer", "shrink", "prune", "distill", "rank", "redundancy", "probe
 """Commands by how much their first figure tells a reader who sees only one."""
 EMBEDDED_ROWS = 50_000  # of one table; a page with more opens slowly
 USUAL_HEIGHT, MOST_HEIGHT = 420, 1600  # of a figure, in pixels: beyond the one it is kept, up to the other
+HALF_COLUMNS = 8  # of a map, up to which it and its numbers fit in half the width
 DIGITS = 7  # significant; the run's own files have all
 SCRIPTS = ("data.js", "theme.js", "figures.js", "tables.js", "main.js")
 
@@ -49,7 +50,8 @@ def render(sections: Sequence[Section], title: str) -> str:
     for section in ranked[1:]:
         for name, value in list(section["content"].facts.items())[:1]:  # a run's first fact is its answer
             tiles.setdefault(f"{name} ({section['label']})", value)
-    wide = [panel for section in ranked for panel in section["panels"] if panel["shape"] == "wide"]
+    panels = [panel for section in ranked for panel in section["panels"]]
+    wide = [panel for panel in panels if panel["content"].shape == "wide" and not panel["whole_row"]]
     answers = [study_overview(sections)] if told is numbered else []
     plotly, own = get_plotlyjs(), script_block("\n".join(_asset(environment, name) for name in SCRIPTS))
     return environment.get_template("page.html").render(
@@ -93,10 +95,10 @@ def _section(section: Section, key: str) -> dict[str, Any]:
         return {
             "id": key,
             "content": section,
-            "label": section.label or Path(section.source).name or f"{section.command} {key.removeprefix('run-')}",
-            "panels": [
+            "label": Path(section.source).name or f"{section.command} {key.removeprefix('run-')}",
+            "panels": _in_rows(
                 _panel(panel, f"{key}-figure-{n}", table_ids, frames) for n, panel in enumerate(section.panels, start=1)
-            ],
+            ),
             "tables": [
                 {"id": table_ids[table.name], "content": table, "data": json_block(table_data(table.frame))}
                 for table in section.tables
@@ -122,6 +124,20 @@ def _chapters(sections: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _in_rows(panels: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Panels in rows of two halves. Beside a full one, a half would stand in a void: it gets the whole row too."""
+    rows: list[dict[str, Any]] = []
+    waiting = None  # the first half of a row
+    for panel in panels:
+        if panel["whole_row"] and waiting is not None:
+            waiting["shape"] += " full"
+        waiting = panel if waiting is None and not panel["whole_row"] else None
+        rows.append(panel)
+    if waiting is not None:
+        waiting["shape"] += " full"
+    return rows
+
+
 def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     views = [
         {"key": view.key, "note": view.note, "table": table_ids[view.table], "where": dict(view.where)}
@@ -132,14 +148,21 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
     ]
     groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
     tall = panel.shape == "wide" and any(view["height"] for view in views)
+    wide_map = panel.shape == "square" and any(len(_columns(view.figure)) > HALF_COLUMNS for view in panel.views)
     return {
         "id": key,
         "content": panel,
-        "shape": f"{panel.shape} tall" if tall else panel.shape,
+        "shape": f"{panel.shape} {'full' if tall or wide_map else 'small'}",
+        "whole_row": tall or wide_map,
         "groups": groups,
         "first": panel.first_key,
         "data": json_block(views),
     }
+
+
+def _columns(figure: go.Figure) -> set[Any]:
+    """The places of the columns of a map of one or more blocks."""
+    return {place for trace in figure.to_plotly_json()["data"] for place in trace.get("x", ())}
 
 
 def _lines(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[str]]]:

@@ -83,8 +83,14 @@ def transfer_section(run: Run) -> Section:
         groups = [(name, scaled.loc[scaled["step"] == step]) for step, name in CURVE_STEPS.items()]
         groups.append(("Pareto front (on dev)", scaled.loc[scaled[f"front {cost}"]]))
         known = [(name, rows.sort_values("neurons")) for name, rows in groups if not rows.empty]
-        series = [one for name, rows in known for one in lines(rows, cost, "test", name=name)]
-        return line_chart(series, x=axis, y=f"{metric} on test", log=cost == "neurons")
+        tried = CURVE_STEPS["path"]  # sets of several orders: no line joins them
+        series = [
+            one
+            for name, rows in known
+            for one in lines(rows, cost, "test", name=name, bounds=None if name == tried else ("low", "high"))
+        ]
+        figure = line_chart(series, x=axis, y=f"{metric} on test", log=cost == "neurons")
+        return figure.update_traces(mode="markers", selector={"name": tried})
 
     views = tuple(View(cost, axis, draw(cost, axis), "curve") for cost, axis in COSTS.items())
     kept = tuple(
@@ -108,11 +114,12 @@ def transfer_section(run: Run) -> Section:
         views,
         choice="Size in",
     )
+    before = int(run.tables["steps"].set_index("step").loc["oracle", "neurons"])
     return Section(
         title=f"How small can {short_name(run.config['model'])} be for {summary['task']}?",
         facts={
             "layers": f"{summary['layers']} of {summary['layers before']}",
-            "neurons": f"{summary['neurons']:,} ({summary['share of neurons']:.1%})",
+            f"of {before:,} neurons": f"{summary['neurons']:,}",
             f"of the {metric} of all neurons": f"{summary['share of oracle']:.1%}",
             "faster": f"{summary['speed-up'][0]:.1f}×",
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -89,7 +89,8 @@ def comparison_section(run: Run) -> Section:
             f"{run.folder or 'This run'} is empty: its table similarity has no rows. Run `compare` again with --fresh."
         )
     models = layers["model"].unique().tolist()
-    subjects = listed(models) if len(models) <= 3 else f"these {len(models)} models"
+    trained = _trained(models)
+    subjects = listed(trained) if len(trained) <= 3 else f"these {len(trained)} models"
     main = main_measure(similarity["measure"])
     if main in str(run.summary.get("few words")) and "cka_debiased" in set(similarity["measure"]):
         main = "cka_debiased"  # the only one that few words do not raise
@@ -309,14 +310,14 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
             f"{top['layer']} of {top['model']}: {top['first_word_share']:.0%}), so similarities there are about these "
             "words; repeat with --skip-first 1.",
         )
+    trained = _trained(models)
+    curve = run.tables["curves"].query("measure == @main and value == value")
+    if averages := records(curve, curve="layer_average"):
+        yield Finding("Repetition", _repetition_text(averages, name, trained))
     if few := run.summary.get("few words"):
         per_neuron, _, names = few.partition(" per neuron, so high by chance: ")
         titles = listed([measure_term(measure).title for measure in names.split(", ")])
         yield Finding("Few words", f"There are {per_neuron} words per neuron, so these are high by chance: {titles}.")
-    trained = [model for model in models if not model.endswith(TWIN)] or list(models)  # twins are what these are beside
-    curve = run.tables["curves"].query("measure == @main and value == value")
-    if averages := records(curve, curve="layer_average"):
-        yield Finding("Repetition", _repetition_text(averages, name, trained))
     if steps := records(curve.query("model in @trained"), curve="to_next_layer"):
         step = min(steps, key=lambda row: row["value"])
         after = min(layer for layer in models[step["model"]] if layer > step["layer"])
@@ -326,8 +327,8 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
             f"{step['model']}: {name} {_estimate(step)}.",
         )
     pairs = [row for row in records(similarity, measure=main) if not np.isnan(row["value"])]
+    pairs = [row for row in pairs if {row["model_a"], row["model_b"]} <= {*trained}]
     across = [row for row in pairs if row["model_a"] != row["model_b"]]
-    across = [row for row in across if {row["model_a"], row["model_b"]} <= set(trained)] or across
     pairs = across or [row for row in pairs if row["layer_a"] != row["layer_b"]]
     if pairs:
         topic = "Most alike across models" if across else "Most alike"
@@ -350,6 +351,12 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     yield Finding("Certainty", _certainty_text(run))
     if counted := {key: value for key, value in run.summary.items() if key not in REPORTED and value}:
         yield Finding("Also counted", "; ".join(f"{key}: {shown(value)}" for key, value in counted.items()))
+
+
+def _trained(models: Iterable[str]) -> list[str]:
+    """The models without their random twins, which are what these are beside; all where all are random."""
+    names = list(models)
+    return [name for name in names if not name.endswith(TWIN)] or names
 
 
 def _pair_text(pair: Row, name: str) -> str:
@@ -431,7 +438,7 @@ def _certainty_text(run: Run) -> str:
         text = f"Intervals are {CONFIDENCE} jackknife intervals over {count(groups, 'group')} of sentences."
         covered = set(similarity.loc[similarity["low"].notna(), "measure"])
         if without := [measure_term(m).title for m in dict.fromkeys(similarity["measure"]) if m not in covered]:
-            text += f" {listed(without)} {'has' if len(without) == 1 else 'have'} none that covers."
+            text += f" {listed(without)} {'has' if len(without) == 1 else 'have'} no reliable interval."
     if sampled is None:
         return text
     names = [measure_term(measure).title for measure in SAMPLED_MEASURES if measure in set(similarity["measure"])]

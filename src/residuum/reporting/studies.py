@@ -23,7 +23,7 @@ from residuum.reporting.charts import (
 )
 from residuum.reporting.content import Finding, Panel, Row, Section, SectionTable, TableSpec, View, records, views_by
 from residuum.reporting.similarity import heatmap
-from residuum.reporting.wording import CONFIDENCE, count, listed
+from residuum.reporting.wording import CONFIDENCE, count, curve_term, listed
 from residuum.storage.results import Run
 
 STUDY_TABLES = {
@@ -65,6 +65,7 @@ VERDICTS = {
 }
 """Verdicts in the order of the page, in the singular and the plural."""
 DECIDED = ("holds", "does not hold")
+TILES = {"holds": "claims hold", "does not hold": "claims do not hold"}
 LABEL_LENGTH = 70  # characters of a claim in the list of views
 
 
@@ -88,13 +89,13 @@ def study_section(run: Run) -> Section:
             text += f" Note: {row['note'].removesuffix('.')}."
         verdict = str(row["verdict"])
         findings.append(Finding(str(row["where"]), text, verdict, minor=verdict not in DECIDED))
-    facts = {verdict: verdicts[verdict] for verdict in VERDICTS if verdicts[verdict] or verdict != "not measured"}
+    reached = [verdict for verdict in VERDICTS if verdicts[verdict] or verdict != "not measured"]
+    facts = {TILES.get(verdict, verdict): verdicts[verdict] for verdict in reached}
     return Section(
         title=str(run.summary["title"]),
         facts={**facts, "steps": run.summary["steps"]},
         findings=findings,
         panels=_study_panels(run),
-        label=str(run.config["study"]),
         tables=tuple(
             SectionTable(row["table"], run.tables[row["table"]], f"{row['document']}: {row['shows']}.")
             for row in records(run.tables["exhibits"])
@@ -168,7 +169,8 @@ def _chart(rows: pd.DataFrame, row: Row) -> go.Figure:
         return stacked_bars(rows, x, y, by, x_title=x, y_title=y)
     if not pd.api.types.is_numeric_dtype(rows[x]):
         return frame_dots(rows, [f"{name}, {place}" for name, place in zip(rows[by], rows[x], strict=True)], y, x=y)
-    return line_chart(lines(rows, x, y, by), x=x, y=y)
+    named = y == "value" and "curve" in rows and rows["curve"].nunique() == 1
+    return line_chart(lines(rows, x, y, by), x=x, y=curve_term(str(rows["curve"].iloc[0])).axis or y if named else y)
 
 
 def _study_panels(run: Run) -> Iterator[Panel]:

@@ -202,7 +202,8 @@ def distillation_section(run: Run) -> Section:
         )
     ]
     if len(scores):
-        views = views_by("score", scores, "scores", lambda rows: _step_chart(rows, "subject", rows["score"].iloc[0]))
+        named = scores.assign(name=scores["subject"].map(_subject))
+        views = views_by("score", named, "scores", lambda rows: _step_chart(rows, "name", rows["score"].iloc[0]))
         panels.append(Panel("Scores of the students", DISTILL_TABLES["scores"].caption, views, choice="Score"))
     findings, total = [], summary["parameters of all students"]
     for kind in ("perplexity", "retrieval"):
@@ -211,13 +212,13 @@ def distillation_section(run: Run) -> Section:
         if values:
             form = ",.1f" if kind == "perplexity" else ".3f"
             known = {s: f" (teacher {teacher[f'{kind} {s}']:{form}})" for s in values if f"{kind} {s}" in teacher}
-            parts = listed([f"{subject} {value:{form}}{known.get(subject, '')}" for subject, value in values.items()])
-            findings.append(Finding(kind.capitalize(), f"After training: {parts}."))
+            parts = [f"{_subject(name)} {value:{form}}{known.get(name, '')}" for name, value in values.items()]
+            findings.append(Finding(kind.capitalize(), f"On held-out text after training: {listed(parts)}."))
     weights = listed([f"{term} {weight:.3g}" for term, weight in summary["weights"].items()])
     recipe = f"{run.config['preset'] or 'Custom weights'} with the recipe {run.config['recipe']}"
     mapped = ", ".join(f"{student} ← {teacher}" for student, teacher in summary["layer map"].items())
-    findings.append(Finding("Loss", f"{recipe}: {weights}."))
-    findings.append(Finding("Layers", f"Student layer ← teacher layer: {mapped}."))
+    findings.append(Finding("Weights of the loss", f"{recipe}: {weights}.", minor=True))
+    findings.append(Finding("Layers", f"Student layer ← teacher layer: {mapped}.", minor=True))
     return Section(
         title=f"What did the students of {summary['teacher']} learn?",
         facts={
@@ -229,6 +230,12 @@ def distillation_section(run: Run) -> Section:
         findings=findings,
         panels=panels,
     )
+
+
+def _subject(name: str) -> str:
+    """A student and the language that it was scored on, once where both have one name."""
+    student, _, language = name.partition("/")
+    return student if language in ("", student) else f"{student} on {language}"
 
 
 def _step_chart(rows: pd.DataFrame, by: str, y: object) -> go.Figure:

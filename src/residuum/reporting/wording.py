@@ -49,11 +49,12 @@ def layer_range(layers: Sequence[int]) -> str:
 
 
 def with_interval(value: float, low: float = np.nan, high: float = np.nan, form: str = ".3f") -> str:
-    """`0.921 (95 % CI 0.911–0.932)`; the value alone where there is no interval."""
+    """`0.921 (95 % CI 0.911–0.932)`, `99.0% (95 % CI 97.1–100.7%)`; the value alone where there is no interval."""
     if np.isnan(low) or np.isnan(high):
         return f"{value:{form}}"
     dash = "–" if low >= 0 else " to "
-    return f"{value:{form}} ({CONFIDENCE} CI {low:{form}}{dash}{high:{form}})"
+    lowest = f"{low:{form}}".removesuffix("%")
+    return f"{value:{form}} ({CONFIDENCE} CI {lowest}{dash}{high:{form}})"
 
 
 def short_name(model: object) -> str:
