@@ -169,8 +169,9 @@ def _chart(rows: pd.DataFrame, row: Row) -> go.Figure:
         return stacked_bars(rows, x, y, by, x_title=x, y_title=y)
     if not pd.api.types.is_numeric_dtype(rows[x]):
         return frame_dots(rows, [f"{name}, {place}" for name, place in zip(rows[by], rows[x], strict=True)], y, x=y)
-    named = y == "value" and "curve" in rows and rows["curve"].nunique() == 1
-    return line_chart(lines(rows, x, y, by), x=x, y=curve_term(str(rows["curve"].iloc[0])).axis or y if named else y)
+    curves = set(map(str, rows["curve"])) if y == "value" and "curve" in rows else set()
+    title = curve_term(curves.pop()).axis or y if len(curves) == 1 else y
+    return line_chart(lines(rows, x, y, by), x=x, y=title)
 
 
 def _study_panels(run: Run) -> Iterator[Panel]:
