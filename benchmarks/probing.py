@@ -202,17 +202,21 @@ class Trial:
     def accuracy(self, probe) -> float:
         return float(np.mean(probe.predict(self.test) == self.test_truth))
 
-    def right(self, probe) -> np.ndarray:
-        """Right answers per sentence of dev."""
-        return np.bincount(self.dev_sentences, weights=probe.predict(self.dev) == self.dev_truth)
+    def sums(self, probe):
+        """Right answers and words per sentence of dev."""
+        from residuum.maths.metrics import SentenceSums
+
+        right = np.bincount(self.dev_sentences, weights=probe.predict(self.dev) == self.dev_truth)
+        return SentenceSums("accuracy", np.stack([right, np.bincount(self.dev_sentences)], axis=1))
 
 
 def run_orders(folder: str, name: str) -> None:
     """Accuracies of heads of several orders, and minimal sets of the default one."""
     from residuum.maths.class_sums import class_sums
+    from residuum.maths.metrics import paired_loss
     from residuum.maths.probing import Probe
     from residuum.maths.rankings import LCA_PENALTY, lca_ranking, probeless_ranking, random_rankings
-    from residuum.maths.selection import set_score, smallest_sufficient_set
+    from residuum.maths.selection import smallest_sufficient_set
     from residuum.maths.task_moments import forward_selection, quick_probes, task_moments
 
     trial = Trial(folder, name)
@@ -231,13 +235,13 @@ def run_orders(folder: str, name: str) -> None:
         key: [trial.accuracy(trial.solve(order[: round(share * n_neurons)])) for share in SHARES]
         for key, order in orders.items()
     }
-    sizes, oracle_right, score = np.bincount(trial.dev_sentences), trial.right(oracle), trial.accuracy(oracle)
+    whole, score = trial.sums(oracle), trial.accuracy(oracle)
     for keep in KEEP:
         probes: dict[int, object] = {}
 
         def measure(sets, keep=keep, probes=probes):
             probes |= {len(own): trial.solve(own) for own in sets}
-            return [set_score(oracle_right, trial.right(probes[len(own)]), sizes, keep) for own in sets]
+            return [paired_loss(trial.sums(probes[len(own)]), whole, keep) for own in sets]
 
         minimal = smallest_sufficient_set(orders["forward"], measure)
         found[f"minimal {keep}"] = len(minimal.neurons) / n_neurons

@@ -9,7 +9,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import ShardedFeatures
 from residuum.maths.metrics import Truth
-from residuum.maths.probing import ConvergedRecipe, HeldOut, PaperRecipe, Probe, battery_bytes, fit, train_probes
+from residuum.maths.probing import ConvergedRecipe, HeldOut, Probe, fit, train_probes
 from residuum.maths.targets import Target, class_target, number_target
 
 TIGHT = ConvergedRecipe(tolerance=1e-10)
@@ -206,8 +206,3 @@ def test_bad_settings_and_features_are_explained():
     bad[7, 3] = np.nan
     with pytest.raises(DataError, match="Word 7"):
         solved(bad)
-
-
-def test_converged_probes_count_logits_and_history_in_their_memory():
-    probes = [Probe("t"), Probe("t", slice(0, 8))]
-    assert battery_bytes(X, {"t": CLASSES}, probes) > battery_bytes(X, {"t": CLASSES}, probes, PaperRecipe())

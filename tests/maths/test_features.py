@@ -10,7 +10,6 @@ from residuum.maths.features import (
     select_words,
     window_words,
     windows,
-    words_of_columns,
 )
 
 X = np.random.default_rng(0).normal(3, 2, (50, 6)).astype(np.float32)
@@ -125,5 +124,3 @@ def test_few_columns_of_shards_are_read_once_where_all_words_then_fit():
     wide = select_columns(features, np.array([0, 1, 2, 3]))
     assert not isinstance(wide, np.ndarray)
     assert [len(window.x) for window in windows(wide)] == [20, 30]
-    assert [words_of_columns(features, n) for n in (3, 4)] == [50, 37]
-    assert words_of_columns(X, 4) == 50

@@ -75,6 +75,18 @@ def test_a_paired_loss_has_a_smaller_error_than_the_scores_and_rules_by_one_of_t
     assert worse.standard_error < 40 / 300
 
 
+def test_the_error_of_a_paired_loss_against_resampled_sentences():
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(5, 30, 300)
+    oracle, candidate = rng.binomial(sizes, 0.9), rng.binomial(sizes, 0.88)
+    sums = [SentenceSums("accuracy", np.stack([right, sizes], axis=1)) for right in (candidate, oracle)]
+    loss = paired_loss(*sums, 0.98)
+    draws = [rng.integers(300, size=300) for _ in range(3000)]
+    values = [(0.98 * oracle[i].sum() - candidate[i].sum()) / sizes[i].sum() for i in draws]
+    assert loss.standard_error == pytest.approx(np.std(values), rel=0.08)
+    assert loss.excess == pytest.approx(np.mean(values), abs=1e-3)
+
+
 def test_what_cannot_be_scored_is_explained():
     with pytest.raises(SettingError, match="metric 'bleu' is not one of accuracy"):
         Truth("bleu", TRUE, SENTENCES, ("a", "b", "c"))

@@ -10,7 +10,6 @@ from residuum.maths.features import ShardedFeatures
 from residuum.maths.probing import (
     PaperRecipe,
     Probe,
-    battery_bytes,
     initial_parameters,
     predict_probes,
     train_probes,
@@ -217,15 +216,6 @@ def test_ablation_keeps_only_the_named_neurons():
     ablated = probe.keeping(np.array([5, 11, 0]))
     expected = x[:, [5, 11]] @ probe.weight[:, [1, 7]].T + probe.bias
     np.testing.assert_allclose(ablated.logits(x), expected, atol=1e-5)
-
-
-def test_the_memory_estimate_counts_features_and_weights():
-    x, target = tagged_words()
-    everything, few = [Probe("tag")], [Probe("tag", np.arange(3), seed=s) for s in range(2)]
-    assert battery_bytes(x, {"tag": target}, everything, PaperRecipe()) == 4 * (600 * 20 + 6 * 4 * 21)
-    assert battery_bytes(x, {"tag": target}, few, PaperRecipe()) == 4 * (600 * 20 + 600 * 3 + 6 * 2 * 4 * 4)
-    streamed = shards_of(x, [100] * 6, 250)
-    assert battery_bytes(streamed, {"tag": target}, everything, PaperRecipe()) == 4 * (100 * 20 + 250 * 20 + 6 * 4 * 21)
 
 
 @pytest.mark.parametrize(

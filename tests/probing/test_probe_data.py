@@ -9,7 +9,7 @@ from made_stores import HIDDEN, TAGS, broken_store, known_data
 from residuum.corpus.tasks import Task
 from residuum.errors import DataError, MemoryLimitError
 from residuum.maths.features import ShardedFeatures
-from residuum.maths.metrics import Truth, accuracy_interval, score_interval
+from residuum.maths.metrics import SentenceSums, Truth, score_interval
 from residuum.maths.probing import ConvergedRecipe, PaperRecipe, Probe, train_probes
 from residuum.probing import probe_data
 from residuum.probing.baselines import baselines
@@ -129,8 +129,9 @@ def test_the_interval_of_several_seeds_is_that_of_their_mean(bench):
 
 def test_an_interval_draws_whole_sentences():
     correct = np.repeat(np.arange(20) % 2, 50)  # words of a sentence are all right or all wrong
-    by_sentence = accuracy_interval(correct, np.repeat(np.arange(20), 50))
-    by_word = accuracy_interval(correct, np.arange(1000))
+    words = np.stack([correct, np.ones(1000)], axis=1)
+    by_word = score_interval([SentenceSums("accuracy", words)])
+    by_sentence = score_interval([SentenceSums("accuracy", words.reshape(20, 50, 2).sum(axis=1))])
     assert by_sentence.high - by_sentence.low > 4 * (by_word.high - by_word.low)
 
 

@@ -89,7 +89,7 @@ def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> F
     if isinstance(features, np.ndarray):
         return np.take(features, columns, axis=1)  # row by row, unlike [:, columns], whose rows are scattered
     loaders = tuple(partial(_load_some, features, i, columns, 1) for i in range(len(features.loaders)))
-    window = _window_of_columns(features, len(columns))
+    window = features.window * features.n_neurons // len(columns)
     narrow = replace(features, loaders=loaders, n_neurons=len(columns), window=window)
     return narrow if sum(features.lengths) > window else next(windows(narrow)).x
 
@@ -105,13 +105,6 @@ def select_words(features: Features, words: Int[np.ndarray, " chosen"]) -> Featu
     loaders = tuple(partial(_load_some, features, i, own, 0) for i, own in parts)
     some = replace(features, loaders=loaders, lengths=tuple(len(own) for _, own in parts))
     return some if len(words) > features.window else next(windows(some)).x
-
-
-def words_of_columns(features: Features, n_columns: int) -> int:
-    """The words that `select_columns` holds in memory at once."""
-    if isinstance(features, np.ndarray):
-        return len(features)
-    return window_words(replace(features, window=_window_of_columns(features, n_columns)))
 
 
 def check_finite(window: FeatureWindow) -> None:
@@ -185,10 +178,6 @@ def _load(features: ShardedFeatures, number: int) -> Float[np.ndarray, "word neu
     if x.shape != expected:
         raise DataError(f"Shard {number} has the shape {x.shape}; {expected} was announced. Extract it again.")
     return x
-
-
-def _window_of_columns(features: ShardedFeatures, n_columns: int) -> int:
-    return features.window * features.n_neurons // n_columns
 
 
 def _load_some(features: ShardedFeatures, number: int, chosen: np.ndarray, axis: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 from residuum.errors import DataError, SettingError
 from residuum.maths.probe_scores import spans
 from residuum.maths.selection import SetScore
-from residuum.maths.statistics import DRAWN, Interval, bootstrap_ratio
+from residuum.maths.statistics import DRAWN, Interval
 
 CLASS_METRICS = ("accuracy", "matthews", "f1", "span_f1")
 NUMBER_METRICS = ("pearson", "spearman")
@@ -46,10 +46,6 @@ class SentenceSums:
     def leave_one_out(self) -> Float[np.ndarray, " sentence"]:
         """The metric without each sentence in turn."""
         return metric_value(self.metric, self.sums.sum(axis=0) - self.sums)
-
-    def pooled(self, other: "SentenceSums") -> "SentenceSums":
-        """The sums of these sentences and of others, for example of two folds."""
-        return replace(self, sums=np.concatenate([self.sums, other.sums]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,16 +218,6 @@ def _resampled(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, Float
         rows = slice(start, min(start + at_once, resamples))
         chosen = generator.integers(n, size=(rows.stop - start, n))
         yield rows, np.stack([np.bincount(row, minlength=n) for row in chosen]).astype(np.float64)
-
-
-def accuracy_interval(
-    correct: np.ndarray, sentences: Int[np.ndarray, " example"], *, resamples: int = 1000, seed: int = 0
-) -> Interval:
-    """The interval of a mean over examples (of right answers, or of differences), whole sentences being resampled."""
-    _, place = np.unique(sentences, return_inverse=True)
-    sizes: Float[np.ndarray, " sentence"] = np.bincount(place).astype(float)
-    total: Float[np.ndarray, " sentence"] = np.bincount(place, weights=correct)
-    return bootstrap_ratio(total, sizes, resamples=resamples, rng=seed)
 
 
 def paired_loss(candidate: SentenceSums, oracle: SentenceSums, keep: float) -> SetScore:

@@ -78,12 +78,6 @@ def pearson_score(a: Float[np.ndarray, " word"], b: Float[np.ndarray, " value"])
     return float(a @ b / scale) if scale > 0 else 0.0
 
 
-def majority_baseline(train_labels: Sequence[str], test_labels: Sequence[str]) -> float:
-    """Accuracy of always answering the most frequent training label."""
-    _check_pairs(len(test_labels), len(test_labels))
-    return float(np.mean(np.array(majority_answers(train_labels, 1)) == np.asarray(test_labels, dtype=object)))
-
-
 def majority_answers(train_labels: Sequence[str], n_words: int) -> list[str]:
     """The most frequent training label for every word (ties: the first in the alphabet)."""
     return [_most_frequent(Counter(train_labels))] * n_words
@@ -133,11 +127,6 @@ def _word_counts(train_bags: Sequence[Sequence[Hashable]], test_bags: Sequence[S
 
     counter = CountVectorizer(analyzer=tuple, binary=True)  # pyright: ignore[reportArgumentType]
     return counter.fit_transform(train_bags), counter.transform(test_bags)
-
-
-def selectivity(task_accuracy: float, control_accuracy: float) -> float:
-    """Task − control accuracy (Hewitt & Liang 2019): what the probe did not get by remembering words."""
-    return task_accuracy - control_accuracy
 
 
 def _check_pairs(n_predicted: int, n_true: int) -> None:

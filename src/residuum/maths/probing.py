@@ -23,7 +23,6 @@ from residuum.maths.features import (
     column_moments,
     select_columns,
     windows,
-    words_of_columns,
 )
 from residuum.maths.neuron_ids import check_columns
 from residuum.maths.probe_stack import Columns, ProbeStack, StackedProbe
@@ -309,28 +308,6 @@ def initial_parameters(
 def word_order(seed: int, epoch: int, n_words: int, window: int = 0) -> Int[np.ndarray, " word"]:
     """The order in which a seed's probes see the words of a window; batches are consecutive pieces of it."""
     return np.random.default_rng([seed, 1, epoch, window]).permutation(n_words)
-
-
-def battery_bytes(
-    features: Features, targets: Mapping[str, Target], probes: Sequence[Probe], recipe: ProbeRecipe | None = None
-) -> int:
-    """Upper estimate of the memory that `train_probes` needs at its peak, known before anything is read.
-
-    The features (of shards: a window and a shard), a copy of the needed neurons when these are few, the weights and,
-    of converged probes, the logits of all words with their steps and errors.
-    """
-    recipe = recipe or ConvergedRecipe()
-    n_neurons = features.shape[1]
-    needed = _needed_columns(probes, n_neurons)
-    whole = features.shape[0] if isinstance(features, np.ndarray) else max(features.lengths)
-    width = n_neurons if needed is None else len(needed)
-    copied = words_of_columns(features, width)
-    if isinstance(features, np.ndarray) and needed is None:
-        copied = 0
-    rows = [max(targets[probe.target].n_classes, 1) for probe in probes]
-    weights = sum(n * (_n_columns(probe.neurons, n_neurons) + 1) for n, probe in zip(rows, probes, strict=True))
-    logits = 0 if isinstance(recipe, PaperRecipe) else 4 * features.shape[0] * (3 * sum(rows) + 4 * max(rows))
-    return 4 * (whole * n_neurons + copied * width) + recipe.weight_bytes * weights + logits
 
 
 def check_battery(features: Features, targets: Mapping[str, Target], probes: Sequence[Probe]) -> None:

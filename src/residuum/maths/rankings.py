@@ -53,11 +53,6 @@ def lca_ranking(weight: Float[np.ndarray, "class neuron"]) -> Ranking:
     return Ranking(order, 1 - entering)
 
 
-def lca_class_rankings(weight: Float[np.ndarray, "class neuron"]) -> list[Ranking]:
-    """One ranking per class: its neurons by their share of the class's |θ|."""
-    return [rank_by(share) for share in mass_shares(weight)]
-
-
 def mass_shares(weight: Float[np.ndarray, "class neuron"]) -> Float[np.ndarray, "class neuron"]:
     """|θ| of each neuron as a share of its class's total; a class without weight has only zeros."""
     mass = np.abs(np.asarray(weight, np.float64))

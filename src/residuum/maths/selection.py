@@ -1,26 +1,22 @@
-"""From scores to choices: minimal neuron sets, top and bottom, sufficient layers, layer subsets.
+"""From scores to choices: minimal neuron sets, top and bottom, sufficient classes, layer subsets.
 
 A candidate is *sufficient* by the one-standard-error rule: over the same sentences, it is not significantly worse than
 the loss that is allowed. A *measure* takes sets of neurons and returns the score of a probe on each; it gets several
 sets at a time, so that they can be solved as one battery.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from residuum.errors import DataError, SettingError
+from residuum.errors import SettingError
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.statistics import jackknife
 
 Neurons = Int[np.ndarray, " _"]
-Scorer = Callable[[Sequence[Neurons]], Sequence[float]]
 SMALL_DEV = 1000
 """Held-out examples below which sets are chosen by cross-validation on train and dev together."""
-JACKKNIFE_GROUPS = 50
-"""Groups of sentences that are left out in turn for the standard error of any score."""
 
 
 @dataclass(frozen=True)
@@ -38,42 +34,6 @@ class SetScore:
 
 
 Measure = Callable[[Sequence[Neurons]], Sequence[SetScore]]
-
-
-def set_score(
-    oracle: Float[np.ndarray, " sentence"],
-    candidate: Float[np.ndarray, " _"],
-    sizes: Int[np.ndarray, " _"],
-    keep: float = 0.99,
-) -> SetScore:
-    """Compare right answers per sentence of a candidate with those of the oracle, of which a share is to be kept.
-
-    With d_s = keep · oracle_s − candidate_s, the excess is D = Σd / Σn, and its error that of a ratio of sums over
-    sentences: √(S/(S−1) Σ(d_s − D n_s)²) / Σn.
-    """
-    _check_keep(keep)
-    if not len(oracle) == len(candidate) == len(sizes) > 0:
-        raise DataError(
-            f"Found {len(oracle)}, {len(candidate)} and {len(sizes)} sentences; expected the same sentences, 1 or more."
-        )
-    difference, total = keep * np.asarray(oracle, np.float64) - candidate, float(np.sum(sizes))
-    excess, n = float(difference.sum()) / total, len(sizes)
-    squares = float(np.sum((difference - excess * sizes) ** 2))
-    error = float(np.sqrt(squares * n / (n - 1))) / total if n > 1 else np.inf
-    return SetScore(float(np.sum(candidate)) / total, excess, error)
-
-
-def set_score_of(
-    scores: Callable[[Int[np.ndarray, " sentence"]], tuple[float, float]], n_sentences: int, keep: float = 0.99
-) -> SetScore:
-    """The same for any metric: `scores` gives (oracle, candidate) on some sentences; the error is a jackknife's."""
-    _check_keep(keep)
-    groups = np.arange(n_sentences) % min(JACKKNIFE_GROUPS, n_sentences)
-    oracle, candidate = scores(np.arange(n_sentences))
-    left_out = [scores(np.flatnonzero(groups != group)) for group in range(groups.max() + 1)]
-    interval = jackknife(keep * oracle - candidate, np.array([keep * a - b for a, b in left_out]), np.bincount(groups))
-    error = float(interval.standard_error)
-    return SetScore(candidate, keep * oracle - candidate, error if np.isfinite(error) else np.inf)
 
 
 def sentence_folds(sentences: Int[np.ndarray, " example"], folds: int = 5) -> Int[np.ndarray, " example"]:
@@ -129,21 +89,6 @@ def smallest_sufficient_set(
     return MinimalSet(order[:size], tried[size].score, required, best is not None, scores)
 
 
-def minimal_set(
-    order: Neurons, score_sets: Scorer, required: float, *, resolution: int = 10, at_once: int = 4
-) -> MinimalSet:
-    """`smallest_sufficient_set` for a fixed score.
-
-    `required` is usually `keep_share(oracle)` (Dalvi et al. 2020) or oracle − δ (Durrani et al. 2021).
-    """
-
-    def measure(sets: Sequence[Neurons]) -> list[SetScore]:
-        return [SetScore(float(score), required - float(score), 0.0) for score in score_sets(sets)]
-
-    found = smallest_sufficient_set(order, measure, resolution=resolution, at_once=at_once)
-    return replace(found, required=required)
-
-
 def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> list[int]:
     """Sizes to try: from `smallest`, each `factor` times the last, up to all neurons."""
     sizes, size = [], float(min(smallest, n_neurons))
@@ -151,12 +96,6 @@ def growing_sizes(n_neurons: int, smallest: int = 10, factor: float = 1.6) -> li
         sizes.append(round(size))
         size = max(size * factor, size + 1)
     return [*sizes, n_neurons]
-
-
-def keep_share(oracle: float, share: float = 0.99) -> float:
-    """The score that keeps this share of the oracle's (1 % loss unless told otherwise)."""
-    _check_keep(share)
-    return share * oracle
 
 
 def top_and_bottom(order: Neurons, share: float) -> tuple[Neurons, Neurons]:
@@ -167,20 +106,6 @@ def top_and_bottom(order: Neurons, share: float) -> tuple[Neurons, Neurons]:
     return order[:size], order[-size:]
 
 
-def sufficient_layers(scores: Mapping[int, float], required: float) -> list[int]:
-    """Layers that reach `required` alone: redundant for the task (Dalvi et al. 2020, figure 4)."""
-    return sorted(layer for layer, score in scores.items() if score >= required)
-
-
-def lowest_sufficient_layer(scores: Mapping[int, float], required: float) -> int | None:
-    """The lowest layer that reaches `required`, or None.
-
-    Scores of single layers tell how deep the task lies; scores of the concatenation up to each layer are what
-    LayerSelector uses (Dalvi et al. 2020, §7).
-    """
-    return next(iter(sufficient_layers(scores, required)), None)
-
-
 def sufficient_classes(
     recall: Float[np.ndarray, " class"], oracle: Float[np.ndarray, " class"], share: float = 0.99
 ) -> Bool[np.ndarray, " class"]:
@@ -188,13 +113,7 @@ def sufficient_classes(
 
     A class that the oracle never finds is not sufficient in any layer.
     """
-    return (recall >= keep_share(1.0, share) * oracle) & (oracle > 0)
-
-
-def layers_up_to(layout: NeuronLayout) -> dict[int, Neurons]:
-    """For each layer, the columns of the concatenation of all layers up to it."""
-    ordered = sorted(layout.layers)
-    return {layer: layout.columns(ordered[: place + 1]) for place, layer in enumerate(ordered)}
+    return (recall >= share * oracle) & (oracle > 0)
 
 
 def layer_subsets(layout: NeuronLayout) -> dict[str, tuple[int, ...]]:
@@ -209,8 +128,3 @@ def layer_subsets(layout: NeuronLayout) -> dict[str, tuple[int, ...]]:
     if 0 in layers and len(layers) > 1:
         subsets |= {"embeddings": (0,), "all but embeddings": layers[1:]}
     return subsets
-
-
-def _check_keep(share: float) -> None:
-    if not 0 < share <= 1:
-        raise SettingError(f"The share of the oracle to keep is {share}; it must lie above 0 and at most at 1.")

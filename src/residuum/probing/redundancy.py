@@ -20,7 +20,7 @@ from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.maths.metrics import SentenceSums
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.maths.selection import MinimalSet, keep_share
+from residuum.maths.selection import MinimalSet
 from residuum.probing.baselines import READING, baselines, read_task_data, twin_identity
 from residuum.probing.clusters import ClusterSettings, general_redundancy, representatives
 from residuum.probing.examples import Splits, activations_folder, held_memory, whole_store
@@ -280,8 +280,8 @@ def _probed(
     summary = {
         "metric": data.metric,
         "oracle": oracle["score"],
-        "required on dev": keep_share(oracle["dev"], settings.keep),
-        "required of layers on dev": keep_share(oracle["dev"], settings.keep_layers),
+        "required on dev": settings.keep * oracle["dev"],
+        "required of layers on dev": settings.keep_layers * oracle["dev"],
         "threshold": max(chosen, default=None),
         "baselines": known,
         "warnings": doubts(data, oracle, known, settings.keep),
