@@ -24,7 +24,9 @@ import os
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from measure import THREADS, data, in_fresh_process, line, minilm, report, watched
@@ -319,6 +321,9 @@ def run_neurox(folder: str) -> None:
     import torch
 
     sys.path.insert(0, str(Path(os.environ["RESIDUUM_PEERS"], "NeuroX")))
+    if find_spec("imblearn") is None:  # NeuroX imports it to balance classes, which its training does not do
+        sys.modules["imblearn"] = sys.modules["imblearn.under_sampling"] = ModuleType("imblearn")
+        sys.modules["imblearn"].RandomUnderSampler = None  # pyright: ignore[reportAttributeAccessIssue]
     from neurox.interpretation.linear_probe import train_logistic_regression_probe
 
     from residuum.maths.targets import class_target
