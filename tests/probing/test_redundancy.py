@@ -190,13 +190,21 @@ def test_distances_are_gone_when_the_workers_are_done(labelled, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dbscan-0.3", "dbscan-0.5", "kmeans-0.3", "kmeans-0.5"]
 
 
-def test_workers_that_cannot_hold_the_distances_at_once_are_fewer():
-    from residuum.engine import Engine
-    from residuum.probing.clusters import _that_fit
+def test_workers_that_cannot_hold_the_distances_at_once_are_fewer(labelled, tmp_path, monkeypatch):
+    from residuum.activations.correlation import cluster_store
 
-    n = 1000
-    counts = [_that_fit(Engine(4), n, memory * n**2).workers for memory in (28, 48, 68, 400)]
-    assert counts == [1, 2, 3, 4]
+    settings = clusters_module.ClusterSettings(agreement=(0.3,))
+    partitions, workers = clusters_module.Partitions(cluster_store(labelled[0]), settings), []
+
+    def run_here(work, arguments, engine):
+        workers.append(engine.workers)
+        return [partitions.clustering.labels(cell[1]) for cell in arguments]
+
+    monkeypatch.setattr(clusters_module, "run_tasks", run_here)
+    for memory in (28, 48, 68, 400):
+        (tmp_path / str(memory)).mkdir()
+        partitions.find_others(tmp_path / str(memory), 4, memory * 16**2)
+    assert workers == [1, 2, 3, 4]
 
 
 def test_the_ends_of_the_thresholds_keep_all_neurons_and_one(labelled):

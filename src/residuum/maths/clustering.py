@@ -37,7 +37,10 @@ def cluster_correlation(
     tree is scipy's, on float64 distances. Memory beside the correlation: 8·D·(D−1) bytes (0.8 GB for 9,984
     neurons).
     """
-    constant = _constant_neurons(correlation) if constant is None else np.asarray(constant, bool)
+    if constant is None:
+        diagonal = np.diagonal(np.asarray(correlation))
+        constant = np.isnan(diagonal) | (diagonal == 0)
+    constant = np.asarray(constant, bool)
     distances = correlation_distances(correlation, constant)
     return Clustering(linkage(distances, method="average"), correlation, constant)
 
@@ -169,7 +172,9 @@ def correlation_distances(
     end = 0
     for row in range(n_neurons - 1):
         start, end = end, end + n_neurons - 1 - row
-        distances[start:end] = _row_distances(correlation[row, row + 1 :], constant[row], constant[row + 1 :])
+        # Rounding can put |corr| of duplicates a little above 1; a negative distance would be an invalid tree.
+        distances[start:end] = np.clip(1 - np.abs(correlation[row, row + 1 :], dtype=np.float64), 0, None)
+        distances[start:end][constant[row + 1 :] | constant[row]] = 1
     if not np.isfinite(distances).all():
         raise DataError("The correlation contains NaN beside the constant neurons; check the activations for NaN.")
     return distances
@@ -179,7 +184,17 @@ def medoids(
     correlation: Float[np.ndarray, "neuron neuron"], labels: Labels, constant: Bool[np.ndarray, " neuron"]
 ) -> Int[np.ndarray, " cluster"]:
     """The neuron of each cluster with the least total distance to the others; ties go to the first."""
-    return np.array([_medoid(correlation, members, constant) for members in cluster_members(labels)])
+    central = []
+    for members in cluster_members(labels):
+        varying = members[~constant[members]]
+        if varying.size < 3:
+            central.append(varying[0] if varying.size else members[0])
+            continue
+        # In blocks: a cluster can be nearly all neurons, and its part of the correlation as large as the whole.
+        blocks = [varying[start : start + 1024] for start in range(0, varying.size, 1024)]
+        closeness = [np.abs(correlation[np.ix_(block, varying)]).sum(axis=1, dtype=np.float64) for block in blocks]
+        central.append(varying[np.concatenate(closeness).argmax()])
+    return np.array(central)
 
 
 def random_members(labels: Labels, generator: np.random.Generator) -> Int[np.ndarray, " cluster"]:
@@ -197,36 +212,6 @@ def by_first_member(labels: Labels) -> Labels:
     """The same partition with labels 0, 1, … in order of each cluster's first neuron."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
-
-
-def _constant_neurons(correlation: Float[np.ndarray, "neuron neuron"]) -> Bool[np.ndarray, " neuron"]:
-    diagonal = np.diagonal(np.asarray(correlation))
-    return np.isnan(diagonal) | (diagonal == 0)
-
-
-def _row_distances(
-    row: Float[np.ndarray, " pair"], row_is_constant: np.bool_, constant: Bool[np.ndarray, " pair"]
-) -> Float[np.ndarray, " pair"]:
-    if row_is_constant:
-        return np.ones(len(row))
-    # Rounding can put |corr| of duplicates a little above 1; a negative distance would be an invalid tree.
-    distances = np.clip(1 - np.abs(row, dtype=np.float64), 0, None)
-    distances[constant] = 1
-    return distances
-
-
-def _medoid(
-    correlation: Float[np.ndarray, "neuron neuron"],
-    members: Int[np.ndarray, " member"],
-    constant: Bool[np.ndarray, " neuron"],
-) -> int:
-    varying = members[~constant[members]]
-    if varying.size < 3:
-        return int(varying[0] if varying.size else members[0])
-    # In blocks: a cluster can be nearly all neurons, and its part of the correlation as large as the whole.
-    blocks = [varying[start : start + 1024] for start in range(0, varying.size, 1024)]
-    closeness = [np.abs(correlation[np.ix_(block, varying)]).sum(axis=1, dtype=np.float64) for block in blocks]
-    return int(varying[np.concatenate(closeness).argmax()])
 
 
 Distances = Float[np.ndarray, "neuron neuron"]

@@ -185,7 +185,7 @@ class Design:
         """Z Wᵀ of each W, which stands on its own columns; one pass over the words."""
         if not weights:
             return []
-        found = [torch.empty(len(weight), self.shape[0]) for _, weight in weights]
+        logits = [torch.empty(len(weight), self.shape[0]) for _, weight in weights]
         stacks = [self._stack(columns, members, weights) for columns, members in _views(weights)]
         for rows, block in self._blocks():
             for columns, members, scaled, far_weight, offset, far in stacks:
@@ -195,8 +195,8 @@ class Design:
                     product += torch.mm(far_weight, self._centred(view, columns, far).T)
                 product -= offset
                 for i, part in zip(members, product.split([len(weights[i][1]) for i in members]), strict=True):
-                    found[i][:, rows] = part
-        return found
+                    logits[i][:, rows] = part
+        return logits
 
     def gradients(self, errors: Sequence[tuple[Columns, Float[Tensor, "_ word"]]]) -> list[Float[Tensor, "_ _"]]:
         """E Z / n of each E, in float64; one pass over the words."""
@@ -215,15 +215,15 @@ class Design:
                 if len(far):
                     product[:, far] = torch.mm(error[:, rows], self._centred(view, columns, far))
                 total += product
-        found: list[Tensor] = [torch.empty(0)] * len(errors)
+        gradients: list[Tensor] = [torch.empty(0)] * len(errors)
         for error, total, (columns, members, far) in zip(stacked, totals, views, strict=True):
             mean = self._mean[_index(columns)].clone()
             mean[far] = 0
             total -= error.sum(dim=1, dtype=torch.float64)[:, None] * mean
             total *= self._scale[_index(columns)] / self.shape[0]
             for i, part in zip(members, total.split([len(errors[i][1]) for i in members]), strict=True):
-                found[i] = part
-        return found
+                gradients[i] = part
+        return gradients
 
     def _stack(
         self, columns: Columns, members: list[int], weights: Sequence[tuple[Columns, Tensor]]
@@ -489,7 +489,7 @@ def _views(items: Sequence[tuple[Columns, Tensor]]) -> list[tuple[Columns, list[
     for i, (columns, _) in enumerate(items):
         key = (columns.start, columns.stop) if isinstance(columns, slice) else columns.tobytes()
         members.setdefault(key, []).append(i)
-    return [(items[own[0]][0], own) for own in members.values()]
+    return [(items[numbers[0]][0], numbers) for numbers in members.values()]
 
 
 def _take(block: Tensor, columns: Columns) -> Tensor:

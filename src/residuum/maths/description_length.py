@@ -41,8 +41,8 @@ def description_lengths(
     """Online code length of each probe's labels, all probes together.
 
     L = t₁ log₂ C − Σᵢ log₂ p_θᵢ(y of words tᵢ+1 … tᵢ₊₁), where θᵢ is trained on the first tᵢ words. The words
-    are shuffled by the generator first; steps that hold no new word are left out. Of an array half is copied at
-    most; of shards no more than a window is held.
+    are shuffled by the generator first; steps that hold no new word are left out. At most
+    half of an array is copied, and at most a window of shards is held.
     """
     _check(features, targets, probes, fractions)
     n_words = features.shape[0]

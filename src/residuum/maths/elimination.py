@@ -87,8 +87,8 @@ def _independent(order: Tensor, inverse: Tensor, places: Tensor, most: int) -> T
         if blocked[group]:
             continue
         chosen.append(group)
-        own = places[group]
-        partial = (inverse[own] / scale[own][:, None] / scale).square().amax(dim=0)
+        inputs = places[group]
+        partial = (inverse[inputs] / scale[inputs][:, None] / scale).square().amax(dim=0)
         blocked |= partial[places].amax(dim=1) > PARTIAL
         if len(chosen) == most:
             break

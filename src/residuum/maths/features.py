@@ -83,8 +83,8 @@ def window_words(features: Features) -> int:
 def select_columns(features: Features, columns: Int[np.ndarray, " chosen"]) -> Features:
     """The same words with these neurons only, as a copy.
 
-    Of fewer neurons more words fit the memory of a window; where all of them do, the shards are read here, once, and
-    not again for every pass over the words. Else they are cut when they are read.
+    With fewer neurons, more words fit the memory of a window. If all of them fit, the shards are read once, here, and
+    not again in every pass over the words. Otherwise columns are cut when a shard is read.
     """
     if isinstance(features, np.ndarray):
         return np.take(features, columns, axis=1)  # row by row, unlike [:, columns], whose rows are scattered
@@ -101,9 +101,9 @@ def select_words(features: Features, words: Int[np.ndarray, " chosen"]) -> Featu
     starts = np.cumsum((0, *features.lengths))
     cuts = np.searchsorted(words, starts)
     parts = [(i, words[cuts[i] : cuts[i + 1]] - starts[i]) for i in range(len(features.lengths))]
-    parts = [(i, own) for i, own in parts if len(own)]
-    loaders = tuple(partial(_load_some, features, i, own, 0) for i, own in parts)
-    some = replace(features, loaders=loaders, lengths=tuple(len(own) for _, own in parts))
+    parts = [(i, rows) for i, rows in parts if len(rows)]
+    loaders = tuple(partial(_load_some, features, i, rows, 0) for i, rows in parts)
+    some = replace(features, loaders=loaders, lengths=tuple(len(rows) for _, rows in parts))
     return some if len(words) > features.window else next(windows(some)).x
 
 
@@ -142,11 +142,11 @@ def _mean_and_scatter(features: Features) -> tuple[Float[np.ndarray, " neuron"],
     """μ and Σ(x − μ)² of each neuron in one pass, blocks being merged by Chan's formula."""
     n, mean, scatter = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
     for block in _blocks(features):
-        own = block.mean(axis=0)
-        block -= own
+        block_mean = block.mean(axis=0)
+        block -= block_mean
         share = len(block) / (n + len(block))
-        scatter += np.einsum("wn,wn->n", block, block) + n * share * (own - mean) ** 2
-        mean += share * (own - mean)
+        scatter += np.einsum("wn,wn->n", block, block) + n * share * (block_mean - mean) ** 2
+        mean += share * (block_mean - mean)
         n += len(block)
     return mean, scatter
 

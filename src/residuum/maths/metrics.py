@@ -79,15 +79,21 @@ class Truth:
         if self.metric == "accuracy":
             columns = [predicted == self.values, np.ones(len(predicted))]
         elif self.metric == "f1":
-            found, true = predicted == self.positive, self.values == self.positive
-            columns = [found & true, found, true]
+            positive, true = predicted == self.positive, self.values == self.positive
+            columns = [positive & true, positive, true]
         elif self.metric == "matthews":
             # One column for each cell of the confusion matrix; the last class is "not seen in training".
             n = len(self.classes) + 1
             cells = (self.values % n) * n + predicted
             columns = [cells == cell for cell in range(n * n)]
         else:
-            columns = self._products(predicted)
+            a, b = np.asarray(predicted, np.float64), np.asarray(self.values, np.float64)
+            if self.metric == "spearman":
+                from scipy.stats import rankdata  # slow to import, and seldom needed
+
+                a, b = rankdata(a), rankdata(b)
+            a, b = a - a.mean(), b - b.mean()
+            columns = [np.ones(len(a)), a, b, a * a, b * b, a * b]
         by_sentence = [np.bincount(self._places, weights=column, minlength=self.n_sentences) for column in columns]
         return SentenceSums(self.metric, np.stack(by_sentence, axis=1))
 
@@ -108,19 +114,10 @@ class Truth:
     def _places(self) -> Int[np.ndarray, " example"]:
         return self._unique[1]
 
-    def _products(self, predicted: np.ndarray) -> list[np.ndarray]:
-        a, b = np.asarray(predicted, np.float64), np.asarray(self.values, np.float64)
-        if self.metric == "spearman":
-            from scipy.stats import rankdata  # slow to import, and seldom needed
-
-            a, b = rankdata(a), rankdata(b)
-        a, b = a - a.mean(), b - b.mean()
-        return [np.ones(len(a)), a, b, a * a, b * b, a * b]
-
     def _spans(self, predicted: np.ndarray) -> Float[np.ndarray, "sentence sum"]:
         names = np.array(self.classes, dtype=object)[predicted]
-        found = [set(spans(names[rows].tolist())) for rows in self._rows]
-        counts = [(len(a & b), len(a), len(b)) for a, b in zip(found, self._true_spans, strict=True)]
+        predicted_spans = [set(spans(names[rows].tolist())) for rows in self._rows]
+        counts = [(len(a & b), len(a), len(b)) for a, b in zip(predicted_spans, self._true_spans, strict=True)]
         return np.array(counts, np.float64)
 
     @cached_property
@@ -158,12 +155,12 @@ def score_interval(
     runs: Sequence[SentenceSums], *, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """The mean metric of one or more runs (seeds) with its interval over sentences and, with several runs, seeds."""
-    found = combined_interval([[(1.0, run)] for run in runs], resamples=resamples, level=level, seed=seed)
+    interval = combined_interval([[(1.0, run)] for run in runs], resamples=resamples, level=level, seed=seed)
     if len(runs) == 1:
-        return found
+        return interval
     least = 0.0 if runs[0].metric in ("accuracy", "f1", "span_f1") else -1.0
-    low, high = np.asarray(np.maximum(found.low, least)), np.asarray(np.minimum(found.high, 1.0))
-    return replace(found, low=low, high=high)
+    low, high = np.asarray(np.maximum(interval.low, least)), np.asarray(np.minimum(interval.high, 1.0))
+    return replace(interval, low=low, high=high)
 
 
 def combined_interval(
@@ -182,8 +179,8 @@ def combined_interval(
     draws = np.zeros(resamples)
     for rows, counts in _resampled(len(runs[0][0][1].sums), resamples, seed):
         for run in runs:
-            draws[rows] += sum(w * metric_value(own.metric, counts @ own.sums) for w, own in run) / len(runs)
-    values = np.array([sum(w * own.value for w, own in run) for run in runs])
+            draws[rows] += sum(w * metric_value(sums.metric, counts @ sums.sums) for w, sums in run) / len(runs)
+    values = np.array([sum(w * sums.value for w, sums in run) for run in runs])
     value, low, high = float(values.mean()), *np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     error = draws.std(ddof=1)
     if len(runs) > 1:
@@ -203,7 +200,7 @@ def share_interval(
     """
     draws = np.empty(resamples)
     for rows, counts in _resampled(len(oracle.sums), resamples, seed):
-        both = [metric_value(own.metric, counts @ own.sums) for own in (candidate, oracle)]
+        both = [metric_value(sums.metric, counts @ sums.sums) for sums in (candidate, oracle)]
         draws[rows] = np.where(both[1] != 0, both[0] / np.where(both[1] != 0, both[1], 1.0), np.nan)
     value = candidate.value / oracle.value if oracle.value else np.nan
     low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2]) if np.isfinite(draws).any() else (np.nan,) * 2

@@ -73,14 +73,14 @@ class NeuronLayout:
 
     def parse(self, ids: Iterable[str]) -> Int[np.ndarray, " neuron"]:
         """`layer:index` ids → columns."""
-        found = []
+        columns_of_ids = []
         for neuron_id in ids:
             layer, index = split_id(neuron_id)
             columns = self.layer_slice(layer)
             if index >= (width := columns.stop - columns.start):
                 raise SettingError(f"Neuron {neuron_id} does not exist: layer {layer} has the neurons 0–{width - 1}.")
-            found.append(columns.start + index)
-        return np.array(found, int)
+            columns_of_ids.append(columns.start + index)
+        return np.array(columns_of_ids, int)
 
 
 def split_id(neuron_id: str) -> tuple[int, int]:

@@ -160,10 +160,10 @@ def classification_scores(
     holds one class only. A true class that training never saw is −1 and counts as an error.
     """
     scores = class_scores(predicted, truth, n_classes)
-    found = {"accuracy": scores.accuracy, "macro_f1": float(scores.f1.mean())}
+    by_name = {"accuracy": scores.accuracy, "macro_f1": float(scores.f1.mean())}
     if n_classes == 2:
-        found["f1"] = float(scores.f1[positive])
-    return {**found, "matthews": matthews(predicted, truth)}
+        by_name["f1"] = float(scores.f1[positive])
+    return {**by_name, "matthews": matthews(predicted, truth)}
 
 
 def matthews(predicted: Int[np.ndarray, " example"], truth: Int[np.ndarray, " example"]) -> float:
@@ -189,10 +189,10 @@ def span_scores(predicted: Sequence[Sequence[str]], truth: Sequence[Sequence[str
     """
     if list(map(len, predicted)) != list(map(len, truth)):
         raise DataError("The predicted tags and the true ones are of different sentences; give one tag a word in both.")
-    found, wanted = ([set(spans(tags)) for tags in side] for side in (predicted, truth))
-    right = sum(len(a & b) for a, b in zip(found, wanted, strict=True))
-    n_found, n_wanted = sum(map(len, found)), sum(map(len, wanted))
-    precision, recall = right / max(n_found, 1), right / max(n_wanted, 1)
+    answered, wanted = ([set(spans(tags)) for tags in side] for side in (predicted, truth))
+    right = sum(len(a & b) for a, b in zip(answered, wanted, strict=True))
+    n_answered, n_wanted = sum(map(len, answered)), sum(map(len, wanted))
+    precision, recall = right / max(n_answered, 1), right / max(n_wanted, 1)
     f1 = 2 * precision * recall / (precision + recall) if right else 0.0
     return {"span_f1": f1, "span_precision": precision, "span_recall": recall}
 
@@ -202,15 +202,15 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
     A span goes on as long as its kind is the same and no tag begins or ends one; a stray `I-` begins one.
     """
-    found: list[Span] = []
+    spans_of_sentence: list[Span] = []
     first, kind, open_ = 0, "", False
     for place, tag in enumerate([*tags, "O"]):
         prefix, _, label = tag.partition("-")
         goes_on = open_ and tag != "O" and label == kind and prefix not in _OPENING
         if kind and not goes_on:
-            found.append((first, place, kind))
+            spans_of_sentence.append((first, place, kind))
             kind = ""
         if tag != "O" and not goes_on:
             first, kind = place, label or prefix
         open_ = tag != "O" and prefix not in _CLOSING
-    return found
+    return spans_of_sentence

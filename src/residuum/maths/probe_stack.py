@@ -154,21 +154,21 @@ class ProbeStack:
         for family, logits in zip(self._families, error.of_families, strict=True):
             _subtract_truth(logits, family, [targets[name] for name in family.targets])
         kept = self._penalise()
-        for segment, own in zip(self._segments, error.of_segments, strict=True):
-            segment.gradient.addmm_(own, views[segment.view], beta=kept, alpha=1 / len(x))
+        for segment, errors in zip(self._segments, error.of_segments, strict=True):
+            segment.gradient.addmm_(errors, views[segment.view], beta=kept, alpha=1 / len(x))
         torch.mean(error.whole, dim=1, out=self._bias_gradient)
         for state in self._states:
             state.step(self._learning_rate)
 
     def trained(self) -> list[tuple[Float[np.ndarray, "_ _"], Float[np.ndarray, " _"]]]:
         """Weight and bias of each probe, in the order in which the probes were given."""
-        found = [(np.empty((0, 0), np.float32), np.empty(0, np.float32))] * len(self._places)
+        parameters = [(np.empty((0, 0), np.float32), np.empty(0, np.float32))] * len(self._places)
         for place, stop, n_rows in zip(self._places, np.cumsum(self._rows).tolist(), self._rows, strict=True):
             rows = slice(stop - n_rows, stop)
             segment = next(s for s in self._segments if s.rows.start <= rows.start < s.rows.stop)
             local = slice(rows.start - segment.rows.start, rows.stop - segment.rows.start)
-            found[place] = (segment.weight[local].numpy().copy(), self._bias[rows].numpy().copy())
-        return found
+            parameters[place] = (segment.weight[local].numpy().copy(), self._bias[rows].numpy().copy())
+        return parameters
 
     def _make_segments(self, ordered: list[StackedProbe], widths: list[int]) -> list[_Segment]:
         segments, row, offset = [], 0, 0
@@ -205,8 +205,15 @@ class ProbeStack:
         weight decay: neither then takes a pass over the weights of its own.
         """
         if self._shared is None:
-            for segment in self._segments:
-                _penalty_gradient(segment, self._penalty)
+            for segment in self._segments:  # λ1 sign(θ) + 2 λ2 θ, or λ2 θ / ‖θ‖₂
+                torch.sign(segment.weight, out=segment.gradient)
+                segment.gradient.mul_(segment.l1)
+                if self._penalty == "squared":
+                    segment.gradient.addcmul_(segment.weight, segment.l2, value=2)
+                else:
+                    norms = segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(1e-30)
+                    per_row = norms.repeat_interleave(len(segment.l2) // segment.n_probes)[:, None]
+                    segment.gradient.addcmul_(segment.weight, segment.l2 / per_row)
             return 1.0
         if self._shared[0]:
             torch.sign(self._weights, out=self._weight_gradients)
@@ -244,15 +251,3 @@ def _subtract_truth(error: Float[Tensor, "row word"], family: _Family, truths: l
     blocks = error.view(len(truths), family.n_classes, -1)
     torch.softmax(blocks, dim=1, out=blocks)
     blocks.scatter_add_(1, truth[:, None], torch.full((1, 1, 1), -1.0).expand(len(truths), 1, blocks.shape[2]))
-
-
-def _penalty_gradient(segment: _Segment, penalty: str) -> None:
-    """Write λ1 sign(θ) + 2 λ2 θ (or λ2 θ / ‖θ‖₂) into the gradient of a segment."""
-    torch.sign(segment.weight, out=segment.gradient)
-    segment.gradient.mul_(segment.l1)
-    if penalty == "squared":
-        segment.gradient.addcmul_(segment.weight, segment.l2, value=2)
-    else:
-        norms = segment.weight.view(segment.n_probes, -1).norm(dim=1).clamp_min(1e-30)
-        per_row = norms.repeat_interleave(len(segment.l2) // segment.n_probes)[:, None]
-        segment.gradient.addcmul_(segment.weight, segment.l2 / per_row)

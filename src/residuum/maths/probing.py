@@ -62,7 +62,7 @@ class ConvergedRecipe:
     iterations: int = 1000
 
     weight_bytes: ClassVar[int] = 8 * HISTORY + 80
-    """Of a weight that is solved: the pairs of L-BFGS, itself, its gradient, its step, and copies for products."""
+    """Bytes per weight while solving: weight, gradient and step, the pairs of L-BFGS, and copies for products."""
 
     def __post_init__(self) -> None:
         if not self.path or min(*self.path, self.l2) <= 0 or list(self.path) != sorted(self.path, reverse=True):
@@ -90,7 +90,7 @@ class PaperRecipe:
     standardize: bool = False
 
     weight_bytes: ClassVar[int] = 24
-    """Of a weight that learns: itself, its gradient, Adam's two moments, its initial value, the result."""
+    """Bytes per weight while training: the weight, its gradient, Adam's two moments, the initial value, the result."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.learning_rate < np.inf:
@@ -212,18 +212,7 @@ def _solve_converged(
     for window in windows(needed):
         check_finite(window)
     mean, deviation = column_moments(needed)
-    truths, scores = (held_out.truths, held_out.scores) if held_out else ({}, {})
-    problems: dict[object, ConvexProblem] = {}  # probes that differ in their seed alone are one problem
-    for probe in probes:
-        target, l2 = targets[probe.target], probe.l2
-        if l2 == 0:
-            raise SettingError("A probe has λ2 = 0, for which no unique solution exists; give a positive λ2.")
-        truth = truths.get(probe.target) if l2 is None else None
-        path = (l2,) if l2 is not None else (recipe.l2,) if truth is None else recipe.path
-        view = _view(probe.neurons, columns, features.shape[1])
-        score = scores.get(probe.target)
-        problem = ConvexProblem(view, target.values, target.n_classes, probe.l1 or 0.0, path, truth, score)
-        problems.setdefault(_problem_key(probe), problem)
+    problems = _convex_problems(probes, targets, recipe, held_out, columns, features.shape[1])
     solutions = solve(
         needed,
         (mean, deviation),
@@ -253,6 +242,29 @@ def _solve_converged(
             )
         )
     return trained
+
+
+def _convex_problems(
+    probes: Sequence[Probe],
+    targets: Mapping[str, Target],
+    recipe: ConvergedRecipe,
+    held_out: HeldOut | None,
+    columns: Int[np.ndarray, " neuron"] | None,
+    n_neurons: int,
+) -> dict[object, ConvexProblem]:
+    """What is to be solved; probes that differ in their seed alone are one problem."""
+    truths, scores = (held_out.truths, held_out.scores) if held_out else ({}, {})
+    problems: dict[object, ConvexProblem] = {}
+    for probe in probes:
+        target, l2 = targets[probe.target], probe.l2
+        if l2 == 0:
+            raise SettingError("A probe has λ2 = 0, for which no unique solution exists; give a positive λ2.")
+        truth = truths.get(probe.target) if l2 is None else None
+        path = (l2,) if l2 is not None else (recipe.l2,) if truth is None else recipe.path
+        view, score = _view(probe.neurons, columns, n_neurons), scores.get(probe.target)
+        problem = ConvexProblem(view, target.values, target.n_classes, probe.l1 or 0.0, path, truth, score)
+        problems.setdefault(_problem_key(probe), problem)
+    return problems
 
 
 def _problem_key(probe: Probe) -> object:
@@ -286,14 +298,14 @@ def predict_probes(trained: Sequence[TrainedProbe], features: Features) -> list[
     """Predictions of every probe for the same words, in one pass over the features."""
     if features.shape[0] == 0:
         raise DataError("There are no words to predict; the test set is empty.")
-    found: list[list[np.ndarray]] = [[] for _ in trained]
+    predicted: list[list[np.ndarray]] = [[] for _ in trained]
     for window in windows(features):
         check_finite(window)
         for start in range(0, len(window.x), BLOCK):
             block = window.x[start : start + BLOCK]
-            for predictions, probe in zip(found, trained, strict=True):
+            for predictions, probe in zip(predicted, trained, strict=True):
                 predictions.append(probe.predict(block))
-    return [np.concatenate(predictions) for predictions in found]
+    return [np.concatenate(predictions) for predictions in predicted]
 
 
 def initial_parameters(

@@ -48,7 +48,14 @@ def lca_ranking(weight: Float[np.ndarray, "class neuron"]) -> Ranking:
     its own first, then the lower number. The score is 1 − the entering share: 0 for a neuron without weight.
     """
     shares = mass_shares(weight)
-    entering = _mass_before(shares).min(axis=0)
+    by_class = np.argsort(-shares, axis=1, kind="stable")
+    ordered = np.take_along_axis(shares, by_class, axis=1)
+    before = np.zeros_like(ordered)  # the mass of the neurons that stand before each one in its class
+    before[:, 1:] = np.cumsum(ordered, axis=1)[:, :-1]
+    before[ordered == 0] = 1
+    of_neuron = np.empty_like(shares)
+    np.put_along_axis(of_neuron, by_class, before, axis=1)
+    entering = of_neuron.min(axis=0)
     order = np.lexsort((np.arange(shares.shape[1]), -shares.max(axis=0), entering))
     return Ranking(order, 1 - entering)
 
@@ -111,8 +118,8 @@ def intersection_over_union(
         raise DataError(f"{len(x)} words came with {len(classes)} labels; give each word a class from 0 up.")
     membership = np.eye(classes.max() + 1, dtype=np.float32)[classes]
     blocks = (np.asarray(x[:, start : start + block], np.float32) for start in range(0, x.shape[1], block))
-    found = [np.maximum(_iou(membership, b, share), _iou(membership, -b, share)) for b in blocks]
-    return np.where(constant_columns(x), 0, np.concatenate(found, axis=1))
+    overlaps = [np.maximum(_iou(membership, b, share), _iou(membership, -b, share)) for b in blocks]
+    return np.where(constant_columns(x), 0, np.concatenate(overlaps, axis=1))
 
 
 def iou_bytes(n_words: int, n_neurons: int, n_classes: int) -> int:
@@ -168,18 +175,6 @@ def ranking_agreement(orders: Mapping[str, Order], k: int) -> list[Agreement]:
     ):
         raise SettingError(f"Cannot compare the first {k} of rankings with {lengths} neurons; rank the same neurons.")
     return [_agreement(a, orders[a], b, orders[b], k) for a, b in combinations(orders, 2)]
-
-
-def _mass_before(shares: Float[np.ndarray, "class neuron"]) -> Float[np.ndarray, "class neuron"]:
-    """For each class and neuron, the share of mass of the neurons that stand before it in that class."""
-    order = np.argsort(-shares, axis=1, kind="stable")
-    ordered = np.take_along_axis(shares, order, axis=1)
-    before = np.zeros_like(ordered)
-    before[:, 1:] = np.cumsum(ordered, axis=1)[:, :-1]
-    before[ordered == 0] = 1
-    found = np.empty_like(shares)
-    np.put_along_axis(found, order, before, axis=1)
-    return found
 
 
 def _iou(
@@ -238,9 +233,9 @@ def joint_scatter(x: Float[np.ndarray, "word neuron"], widths: Sequence[int]) ->
     alive = ~constant_neurons(diagonal, moments.floor, moments.resolution)
 
     def column(neuron: int) -> Float[np.ndarray, " neuron"]:
-        own = int(layout.layer_of_neuron[neuron])
-        place = neuron - layout.slices[own].start
-        parts = [blocks[i, own][:, place] if i <= own else blocks[own, i][place] for i in range(len(widths))]
+        layer = int(layout.layer_of_neuron[neuron])
+        place = neuron - layout.slices[layer].start
+        parts = [blocks[i, layer][:, place] if i <= layer else blocks[layer, i][place] for i in range(len(widths))]
         return np.concatenate(parts) * alive
 
     return Scatter(diagonal * alive, column)

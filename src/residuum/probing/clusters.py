@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from residuum.activations.correlation import neuron_moments
 from residuum.activations.store import ActivationStore
 from residuum.costs import partitions_at_once
-from residuum.engine import Engine, Workers, as_engine, run_tasks
+from residuum.engine import Workers, as_engine, run_tasks
 from residuum.maths.clustering import (
     Clustering,
     Distances,
@@ -102,7 +102,7 @@ def general_redundancy(
         assert folder is not None, "there is a folder for what is slow to find"
         partitions.find_others(folder, workers, max_memory)
     labels = [partitions.chosen(threshold) for threshold in settings.cuts]
-    central = [medoids(correlation, own, constant) for own in labels]
+    central = [medoids(correlation, partition, constant) for partition in labels]
     tables = {
         **_threshold_tables(settings, labels, central, layout),
         **_layer_tables(store, constant, cka),
@@ -141,23 +141,23 @@ def _threshold_tables(
     clusters within 1, 2, 3 neighbouring layers or further; also of those with two neurons or more. `survivors`:
     representatives per layer, by each rule that picks them.
     """
-    sizes = [np.ones(layout.n_neurons, int), *(np.bincount(own) for own in labels)]
+    sizes = [np.ones(layout.n_neurons, int), *(np.bincount(partition) for partition in labels)]
     thresholds = pd.DataFrame(
         {
             "threshold": [0.0, *settings.cuts],
-            "neurons": [len(own) for own in sizes],
-            "share": [len(own) / layout.n_neurons for own in sizes],
-            "grouped": [int(own[own > 1].sum()) for own in sizes],
-            "largest cluster": [int(own.max()) for own in sizes],
+            "neurons": [len(counts) for counts in sizes],
+            "share": [len(counts) / layout.n_neurons for counts in sizes],
+            "grouped": [int(counts[counts > 1].sum()) for counts in sizes],
+            "largest cluster": [int(counts.max()) for counts in sizes],
         }
     )
     windows, survivors = [], [_survivors(0.0, dict.fromkeys(RULES, np.arange(layout.n_neurons)), layout)]
-    for threshold, own, middle in zip(settings.cuts, labels, central, strict=True):
-        every, grouped = cluster_windows(own, layout), cluster_windows(own, layout, smallest=2)
+    for threshold, partition, middle in zip(settings.cuts, labels, central, strict=True):
+        every, grouped = cluster_windows(partition, layout), cluster_windows(partition, layout, smallest=2)
         for window, share in every.shares.items():
             windows.append((threshold, window, round(share * every.counts.sum()), share, grouped.shares[window]))
-        drawn = random_members(own, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
-        first = np.unique(own, return_index=True)[1]
+        drawn = random_members(partition, np.random.default_rng([settings.seed, round(threshold * 1e6)]))
+        first = np.unique(partition, return_index=True)[1]
         survivors.append(_survivors(threshold, {"random": drawn, "medoid": middle, "first": first}, layout))
     names = pd.Index(["threshold", "window", "clusters", "share", "share of groups"])
     return {
@@ -235,7 +235,10 @@ class Partitions:
         """
         places = {cell: folder / f"{cell[0]}-{cell[1]!r}" for cell in self.slow_cells}
         todo = [cell for cell, place in places.items() if not (place / "result.json").exists()]
-        engine = _that_fit(as_engine(workers), len(self.clustering.constant), max_memory)
+        engine = as_engine(workers)
+        if not engine.client:
+            at_once = partitions_at_once(len(self.clustering.constant), max_memory)
+            engine = replace(engine, workers=min(engine.workers, at_once))
         if todo:
             import sklearn.cluster  # noqa: F401 - here, because only threads of libraries that are there can be limited
         sizes = {threshold: int(self.clustering.labels(threshold).max()) + 1 for _, threshold in todo}
@@ -287,27 +290,21 @@ class Partitions:
         The clusters of average linkage are given as `average linkage` where they are not the chosen ones.
         """
         settings = self.settings
-        found = {f"cluster {threshold:g}": self.chosen(threshold) for threshold in settings.cuts}
+        columns = {f"cluster {threshold:g}": self.chosen(threshold) for threshold in settings.cuts}
         if settings.clusters != AVERAGE:
-            found |= {_column(AVERAGE, threshold): self.labels(AVERAGE, threshold) for threshold in settings.cuts}
+            columns |= {_column(AVERAGE, threshold): self.labels(AVERAGE, threshold) for threshold in settings.cuts}
         new = [(t, m) for t, m in self.others if m != settings.clusters or t not in settings.cuts]
-        return found | {_column(method, threshold): self.labels(method, threshold) for threshold, method in new}
+        return columns | {_column(method, threshold): self.labels(method, threshold) for threshold, method in new}
 
     def agreement(self) -> pd.DataFrame:
         """How far the other methods find the clusters of average linkage (adjusted Rand index)."""
         rows = []
         for threshold, method in self.others:
-            own, other = self.labels(AVERAGE, threshold), self.labels(method, threshold)
-            counts = int(own.max()) + 1, int(other.max()) + 1
-            rows.append((threshold, CLUSTERINGS[method], *counts, partition_agreement(own, other)))
+            average, other = self.labels(AVERAGE, threshold), self.labels(method, threshold)
+            counts = int(average.max()) + 1, int(other.max()) + 1
+            rows.append((threshold, CLUSTERINGS[method], *counts, partition_agreement(average, other)))
         names = ["threshold", "method", "clusters", "clusters of method", "agreement"]
         return pd.DataFrame(rows, columns=pd.Index(names))
-
-
-def _that_fit(engine: Engine, n_neurons: int, max_memory: int) -> Engine:
-    """Those workers of this machine that may be at it at once."""
-    at_once = partitions_at_once(n_neurons, max_memory)
-    return engine if engine.client else replace(engine, workers=min(engine.workers, at_once))
 
 
 def _partition_there(path: Path, *cell: Any) -> Labels:
@@ -362,7 +359,7 @@ def cluster_pictures(
     largest = sorted(groups, key=lambda members: (-len(members), members[0]))[: settings.pictures]
     central = medoids(clustering.correlation, labels, clustering.constant)
     words = list(_words(store, rows)) if largest else []
-    found = []
+    pictures = []
     for members in largest:
         places = np.unique(np.linspace(0, len(members) - 1, min(PICTURE_NEURONS, len(members))).round().astype(int))
         number = int(labels[members[0]])
@@ -371,16 +368,16 @@ def cluster_pictures(
             for sentence, position, word, values in words:
                 deviations = (values[neuron] - scales.mean[neuron]) / scales.deviation[neuron]
                 place = (number, len(members), name, correlation, sentence, position, word)
-                found.append((*place, float(values[neuron]), float(deviations)))
-    return found
+                pictures.append((*place, float(values[neuron]), float(deviations)))
+    return pictures
 
 
 def _words(
     store: ActivationStore, rows: Int[np.ndarray, " row"] | None
 ) -> Iterator[tuple[int, int, str, Float[np.ndarray, " neuron"]]]:
     """Sentence, position, word and all activations of the words of some sentences (or of some whole sentences)."""
-    own = store.row_words if rows is None else store.row_words[rows]
-    numbers = np.unique(own[:, 0])
+    places = store.row_words if rows is None else store.row_words[rows]
+    numbers = np.unique(places[:, 0])
     chosen = numbers[: PICTURE_LENGTHS.stop]
     if store.unit == "word":
         # The first sentences of an easy length; without such, those with most words of the first hundred.

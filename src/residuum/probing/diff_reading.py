@@ -84,8 +84,8 @@ def read_texts(
     else:
         names = [part.strip() for part in tasks.split(",")] if isinstance(tasks, str) else list(tasks)
         split = [(name, "") if isinstance(name, Task) else name.partition("=")[::2] for name in names if name]
-        pairs = [(name, own or None) for name, own in split]
-    chosen = [(named_task(name), own) for name, own in pairs]
+        pairs = [(name, path or None) for name, path in split]
+    chosen = [(named_task(name), path) for name, path in pairs]
     names = [task.name for task, _ in chosen]
     if not names or len(set(names)) < len(names):
         raise SettingError(f"The tasks are {', '.join(names) or 'none'}; give at least one, and each once.")

@@ -249,26 +249,26 @@ def labelled_splits(
     every candidate is an example, with its context, and is right or wrong.
     """
     task = named_task(task)
-    found = opened(source)
+    opened_source = opened(source)
     reading = {**(table or {}), "limit": limit}
-    if isinstance(found, ActivationStore):
+    if isinstance(opened_source, ActivationStore):
         if dev is not None or test is not None:
             raise SettingError(
-                f"{found.path} is one store, which is cut into train, dev and test; to give them as files of their "
-                "own, give the model, or one store for each."
+                f"{opened_source.path} is one store, which is cut into train, dev and test; to give them as "
+                "files of their own, give the model, or one store for each."
             )
-        return _of_one_store(_with_layers(found, layers), data, task, seed, reading)
+        return _of_one_store(_with_layers(opened_source, layers), data, task, seed, reading)
     if isinstance(data, str | os.PathLike | Corpus):
         data = read_task(task, data, dev=dev, test=test, seed=seed, **reading)
     if isinstance(data, TaskCorpora):
         data = data.as_pairs()
-    if isinstance(found, Mapping):
-        return _of_stores({part: _with_layers(store, layers) for part, store in found.items()}, data, task)
+    if isinstance(opened_source, Mapping):
+        return _of_stores({part: _with_layers(store, layers) for part, store in opened_source.items()}, data, task)
     if activations is None:
-        raise SettingError(f"{found} is a model; say in which folder its activations shall be kept.")
+        raise SettingError(f"{opened_source} is a model; say in which folder its activations shall be kept.")
     if not isinstance(data, TaskCorpora):
-        raise SettingError(f"{found} is a model; give it a corpus to read, not labels alone.")
-    return _of_model(found, data, task, Path(activations), device, {"layers": layers, **extraction})
+        raise SettingError(f"{opened_source} is a model; give it a corpus to read, not labels alone.")
+    return _of_model(opened_source, data, task, Path(activations), device, {"layers": layers, **extraction})
 
 
 def check_classes(train: Examples, dev: Examples, test: Examples) -> None:
@@ -304,20 +304,20 @@ def whole_store(
     **extraction: Any,
 ) -> ActivationStore:
     """One store, for what needs no labels: `source` itself (of several: train), or what a model reads of a corpus."""
-    found = opened(source)
-    if isinstance(found, Mapping):
-        found = found["train"]
-    if isinstance(found, ActivationStore):
-        return _with_layers(found, layers)
+    opened_source = opened(source)
+    if isinstance(opened_source, Mapping):
+        opened_source = opened_source["train"]
+    if isinstance(opened_source, ActivationStore):
+        return _with_layers(opened_source, layers)
     if corpus is None or activations is None:
         lacking = "the corpus to read" if corpus is None else "the folder to keep its activations in"
-        raise SettingError(f"{found} is a model, not an activation store; give {lacking}.")
+        raise SettingError(f"{opened_source} is a model, not an activation store; give {lacking}.")
     from residuum.activations.extraction import extract
     from residuum.corpus import read_corpus
     from residuum.models.loading import as_model
 
     text = corpus if isinstance(corpus, Corpus) else read_corpus(corpus, split=split, limit=limit, **(table or {}))
-    model = as_model(found, device=device, max_memory=extraction.get("max_memory"))
+    model = as_model(opened_source, device=device, max_memory=extraction.get("max_memory"))
     return extract(model, text, Path(activations), layers=layers, **extraction)
 
 
@@ -380,14 +380,14 @@ def _of_model(
 
 def _of_stores(stores: Mapping[str, ActivationStore], data: Any, task: Task) -> Splits:
     labels = {part: labels_of(corpus, task) for part, corpus in data.items()} if isinstance(data, TaskCorpora) else data
-    for what, given in {"store": stores, "list of labels": labels}.items():
-        if missing := [part for part in PARTS if not isinstance(given, Mapping) or part not in given]:
+    for what, parts_given in {"store": stores, "list of labels": labels}.items():
+        if missing := [part for part in PARTS if not isinstance(parts_given, Mapping) or part not in parts_given]:
             raise SettingError(
                 f"There is no {what} for {' and '.join(missing)}; give one for each of train, dev and test."
             )
     task = _of_unit(task, stores["train"], data)
     parts = {part: examples(stores[part], labels[part]) for part in PARTS}
-    if len({found.layout for found in parts.values()}) > 1:
+    if len({part_examples.layout for part_examples in parts.values()}) > 1:
         raise DataError(
             "The stores of train, dev and test hold different layers; extract the same from the same model."
         )

@@ -52,7 +52,7 @@ def find_minimal_set(
         return [paired_loss(pool(sums), whole, keep) for sums in candidates]
 
     scored = remembered_scores(measure, known)
-    return smallest_sufficient_set(order, lambda sets: scored([len(own) for own in sets]))
+    return smallest_sufficient_set(order, lambda sets: scored([len(neurons) for neurons in sets]))
 
 
 def held_out_parts(
@@ -85,7 +85,7 @@ def growth_table(minimal: MinimalSet) -> pd.DataFrame:
 
 def pool(sums: Sequence[SentenceSums]) -> SentenceSums:
     """The sums of the sentences of several parts."""
-    return replace(sums[0], sums=np.concatenate([own.sums for own in sums]))
+    return replace(sums[0], sums=np.concatenate([part.sums for part in sums]))
 
 
 @dataclass(frozen=True, eq=False)

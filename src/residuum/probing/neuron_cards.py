@@ -90,7 +90,11 @@ def describe(settings: DescribeSettings) -> NeuronCards:
             return NeuronCards(run)
         tables = {**card_tables(rows, ids, held_memory(settings.max_memory)), "audit": audit_table([store])}
     words = tables["card_words"]
-    constant = [str(neuron) for neuron, own in words.groupby("neuron", sort=False) if not np.any(own["z"].to_numpy())]
+    constant = [
+        str(neuron)
+        for neuron, rows_of_neuron in words.groupby("neuron", sort=False)
+        if not np.any(rows_of_neuron["z"].to_numpy())
+    ]
     summary = {f"{store.unit}s": store.n_rows, "neurons": len(ids)}
     run = Run("describe", config, summary | ({"constant": ", ".join(constant)} if constant else {}), tables)
     if settings.out is not None:

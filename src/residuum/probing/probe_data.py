@@ -187,7 +187,7 @@ class ProbeData:
             return self.train_for(self.targets, probes, dev)
         tasks = [probe for probe in probes if probe.target != CONTROL]
         trained = self.train_for(self.targets, tasks, dev) if tasks else []
-        chosen = {view_key(own.probe.neurons): own.penalty[1] for own in trained}
+        chosen = {view_key(done.probe.neurons): done.penalty[1] for done in trained}
         controls = [
             replace(probe, l2=chosen.get(view_key(probe.neurons))) if probe.l2 is None else probe
             for probe in probes
@@ -219,14 +219,14 @@ class ProbeData:
         task = partial(_train_cell, cache, parts if choose else parts[:1], dev)
         arguments = [(targets, [probes[i] for i in cell], self.recipe) for cell in cells]
         trained = {}
-        for cell, own in zip(cells, run_tasks(task, arguments, engine), strict=True):
-            trained |= dict(zip(cell, own, strict=True))
+        for cell, in_cell in zip(cells, run_tasks(task, arguments, engine), strict=True):
+            trained |= dict(zip(cell, in_cell, strict=True))
         return [replace(trained[i], probe=probe) for i, probe in enumerate(probes)]
 
     def groups(self, probes: Sequence[Probe], targets: Mapping[str, Target], copies: int = 0) -> list[Sequence[Probe]]:
         """Neighbouring probes whose weights, and so many copies of each, are within their share of the memory."""
         n_weights = [self._n_weights(probe, targets) for probe in probes]
-        return [[probes[i] for i in own] for own in packed(n_weights, self._most_weights(n_weights, copies))]
+        return [[probes[i] for i in group] for group in packed(n_weights, self._most_weights(n_weights, copies))]
 
     def score(self, trained: Sequence[TrainedProbe], part: str) -> list[Score]:
         """Score trained probes on a part."""
@@ -315,18 +315,18 @@ def train_together(jobs: Sequence[tuple[ProbeData, Sequence[Probe]]]) -> list[li
     first = jobs[0][0]
     assert all(same_examples(first.splits, data.splits) for data, _ in jobs[1:]), "examples differ"
     targets = {f"{i} {name}": t for i, (data, _) in enumerate(jobs) for name, t in data.targets.items()}
-    probes = [replace(p, target=f"{i} {p.target}") for i, (_, own) in enumerate(jobs) for p in own]
+    probes = [replace(p, target=f"{i} {p.target}") for i, (_, asked) in enumerate(jobs) for p in asked]
     dev = {f"{i} {name}": data.truth("dev", name) for i, (data, _) in enumerate(jobs) for name in data.targets}
     trained = iter(first.train_for(targets, probes, dev))
-    return [[replace(next(trained), probe=probe) for probe in own] for _, own in jobs]
+    return [[replace(next(trained), probe=probe) for probe in asked] for _, asked in jobs]
 
 
 def probe_cells(probes: Sequence[Probe], n_weights: Sequence[int], most: int) -> list[list[int]]:
     """The numbers of the probes that train together: of one seed, and with no more weights than these."""
     cells: list[list[int]] = []
     for seed in sorted({probe.seed for probe in probes}):
-        own = [i for i, probe in enumerate(probes) if probe.seed == seed]
-        cells += [[own[place] for place in cell] for cell in packed([n_weights[i] for i in own], most)]
+        of_seed = [i for i, probe in enumerate(probes) if probe.seed == seed]
+        cells += [[of_seed[place] for place in cell] for cell in packed([n_weights[i] for i in of_seed], most)]
     return cells
 
 

@@ -248,7 +248,7 @@ def _twin_scores(data: ProbeData, settings: RedundancySettings) -> Run:
     """The test scores of all neurons and each layer of the random twin."""
     settings.say("Probing the random twin.")
     scores = ProbeGrid(data, single_layers(data.splits.layout), [TASK]).train().on("test")
-    rows = [(own.name, scores.mean(own.name)) for own in scores.sets]
+    rows = [(neurons.name, scores.mean(neurons.name)) for neurons in scores.sets]
     return Run("redundancy", {}, {}, {"twin": pd.DataFrame(rows, columns=pd.Index(["set", "score"]))})
 
 
@@ -266,9 +266,11 @@ def _probed(
     trained, known = grid.train(), baselines(data)
     dev, test = trained.on("dev"), trained.on("test")
     scores = score_table(dev, test, twin, settings.keep, known)
-    of_layers = [dev.loss(own.name, settings.keep_layers).sufficient for own in layers[:-1]]
+    of_layers = [dev.loss(neurons.name, settings.keep_layers).sufficient for neurons in layers[:-1]]
     scores.loc[scores["kind"] == "layer", "sufficient"] = of_layers
-    chosen = [t for t, own in zip(settings.cuts, cuts, strict=True) if dev.loss(own.name, settings.keep).sufficient]
+    chosen = [
+        t for t, neurons in zip(settings.cuts, cuts, strict=True) if dev.loss(neurons.name, settings.keep).sufficient
+    ]
     result = {
         "layers": _with_scores(tables["layers"], scores.loc[scores["kind"] == "layer"]),
         "thresholds": _with_scores(tables["thresholds"], scores.loc[scores["kind"].isin(["all", "threshold"])]),
@@ -334,10 +336,10 @@ def _minimal_sets(
             oracle=oracle,
             known=folder / f"{name}.json",
         )
-    sets = [neuron_set(name, "minimal", layout, own.neurons, ordered=True) for name, own in found.items()]
+    sets = [neuron_set(name, "minimal", layout, minimal.neurons, ordered=True) for name, minimal in found.items()]
     trained = ProbeGrid(data, [all_layers(layout), *sets]).train()
     scores = score_table(trained.on("dev"), trained.on("test"), {}, settings.keep, probes.summary["baselines"])
-    scores["sufficient"] = [True, *(own.sufficient for own in found.values())]
+    scores["sufficient"] = [True, *(minimal.sufficient for minimal in found.values())]
     tables = _minimal_tables(layout, probes, scores, found)
     rows = tables["reduction"].to_dict("records")
     sufficient = [row for row in rows if row["set"] in found and row["sufficient"] and row["share"] < 1]
@@ -346,7 +348,7 @@ def _minimal_sets(
         smallest = min(sufficient, key=lambda row: row["neurons"])
         answer = f"{smallest['set'].capitalize()}: {kept_text(smallest, rows[0], settings.keep)}"
     summary = {
-        **{name: len(own.neurons) for name, own in found.items()},
+        **{name: len(minimal.neurons) for name, minimal in found.items()},
         "answer": answer,
         "next": f"residuum transfer {arguments(settings.model, settings.data, store=False)} --task "
         f"{data.splits.task.name}{settings.as_options} --out OUT",
@@ -376,11 +378,11 @@ def _minimal_tables(
     reduction = reduction.loc[:, columns].astype({"neurons": int, "sufficient": bool})
     reduction.insert(2, "share", reduction["neurons"] / layout.n_neurons)
     tried, selected, of_neuron = [], [], np.array(layout.layers)[layout.positions]
-    for name, own in found.items():
-        tried.append(growth_table(own).assign(set=name))
-        ids = layout.format(own.neurons.tolist())
+    for name, minimal_set in found.items():
+        tried.append(growth_table(minimal_set).assign(set=name))
+        ids = layout.format(minimal_set.neurons.tolist())
         table = pd.DataFrame({"set": name, "rank": np.arange(1, len(ids) + 1), "neuron": ids})
-        selected.append(table.assign(layer=of_neuron[own.neurons]))
+        selected.append(table.assign(layer=of_neuron[minimal_set.neurons]))
     return {
         "reduction": reduction,
         "tried": pd.concat(tried, ignore_index=True).loc[:, ["set", "neurons", "dev", "required"]],

@@ -79,10 +79,12 @@ TwinStores = Annotated[
 
 def arguments(model: Any, corpus: Any, *, store: bool = True) -> str:
     """Model and corpus as the next command takes them; MODEL where it needs a model and activations were given."""
-    given = [os.fspath(own) if isinstance(own, str | os.PathLike) else None for own in (model, corpus)]
-    if given[0] is not None and not store and (Path(given[0]) / "manifest.json").exists():
-        given[0] = None
-    return " ".join(name if own is None else quote(own) for own, name in zip(given, ("MODEL", "CORPUS"), strict=True))
+    paths = [os.fspath(source) if isinstance(source, str | os.PathLike) else None for source in (model, corpus)]
+    if paths[0] is not None and not store and (Path(paths[0]) / "manifest.json").exists():
+        paths[0] = None
+    return " ".join(
+        name if source is None else quote(source) for source, name in zip(paths, ("MODEL", "CORPUS"), strict=True)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,8 +132,8 @@ def read_classifier(folder: Path) -> tuple[Classifier, Unit]:
         raise StoreError(f"{folder} {found}; expected a folder that `transfer` wrote.")
     raw = read_json(path)
     if (version := raw.get("version") if isinstance(raw, dict) else None) != VERSION:
-        found = f"{path} has format version {str(version)[:20]}"
-        raise StoreError(f"{found}; this residuum reads version {VERSION}. Run `transfer` again.")
+        problem = f"{path} has format version {str(version)[:20]}"
+        raise StoreError(f"{problem}; this residuum reads version {VERSION}. Run `transfer` again.")
     stored = conforming(raw, _StoredDescription, path, StoreError, "Run `transfer` again.")
     unit = Unit(stored.unit, stored.pooling, stored.position, stored.pairs)
     return _read_tensors(folder / TENSORS, tuple(stored.labels)), unit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import nn
 
 from residuum.activations.extraction import Extraction, Room
@@ -106,8 +106,8 @@ class Predictor:
                     answers[place] = rows[i]
                 else:
                     words: list[Any] = [None] * alignments[i].n_words
-                    found = rows[buffers.first_row[i] : buffers.first_row[i + 1]]
-                    for word, label in zip(alignments[i].kept.tolist(), found, strict=True):
+                    in_sentence = rows[buffers.first_row[i] : buffers.first_row[i + 1]]
+                    for word, label in zip(alignments[i].kept.tolist(), in_sentence, strict=True):
                         words[word] = label
                     answers[place] = words
         return answers
@@ -121,7 +121,21 @@ class Predictor:
         """The network as one whose layers have the chosen neurons only."""
         chosen = self.classifier.by_layer()
         widths = tuple(len(chosen.get(layer, ())) for layer in range(len(self.model.widths)))
-        return replace(self.model, widths=widths, reader=_chosen_reader(self.model, chosen))
+        read = self.model.reader
+        columns = {  # a layer that is chosen whole is not copied
+            layer: None if len(indices) == self.model.widths[layer] else torch.from_numpy(indices)
+            for layer, indices in chosen.items()
+        }
+
+        def read_chosen(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
+            whole = read(module, batch, layers, attention)
+            hidden = [
+                states if (indices := columns[layer]) is None else states.index_select(-1, indices.to(states.device))
+                for layer, states in zip(layers, whole.hidden, strict=True)
+            ]
+            return Reading(hidden, whole.attention)
+
+        return replace(self.model, widths=widths, reader=read_chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"model": self.model, "classifier": self.classifier, "unit": self.unit}  # caches hold closures
@@ -133,34 +147,15 @@ def probabilities(scores: Float[np.ndarray, "row class"]) -> Float[np.ndarray, "
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def _chosen_reader(model: Model, chosen: Mapping[int, Int[np.ndarray, " neuron"]]):
-    """A reader that gives the chosen neurons of each layer; a layer that is chosen whole is not copied."""
-    read = model.reader
-    columns = {
-        layer: None if len(indices) == model.widths[layer] else torch.from_numpy(indices)
-        for layer, indices in chosen.items()
-    }
-
-    def read_chosen(module: nn.Module, batch: Batch, layers: Sequence[int], attention: bool) -> Reading:
-        whole = read(module, batch, layers, attention)
-        hidden = [
-            states if (indices := columns[layer]) is None else states.index_select(-1, indices.to(states.device))
-            for layer, states in zip(layers, whole.hidden, strict=True)
-        ]
-        return Reading(hidden, whole.attention)
-
-    return read_chosen
-
-
 def corpus_of(texts: Iterable[Text], *, unit: str, pairs: bool = False, name: str = "texts") -> Corpus:
     """The corpus of some texts. Words are separated by white space, unless they come as a list."""
     if isinstance(texts, str):
         raise SettingError("Found one text; expected a list of texts.")
-    given = list(texts)
+    texts_given = list(texts)
     if pairs:
-        segments = [_segments(text, number) for number, text in enumerate(given)]
+        segments = [_segments(text, number) for number, text in enumerate(texts_given)]
         return Corpus(name, [first for first, _ in segments], pairs=[second for _, second in segments])
-    sentences = [_words(text, number) for number, text in enumerate(given)]
+    sentences = [_words(text, number) for number, text in enumerate(texts_given)]
     empty = next((number for number, words in enumerate(sentences) if not words), None)
     if unit == "sentence" and empty is not None:
         raise CorpusError(f"Text {empty} is empty; expected at least one word.")

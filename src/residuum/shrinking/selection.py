@@ -29,7 +29,7 @@ from residuum.probing.minimal_sets import held_out_parts, pool
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.shrinking.classifier import Classifier, classifier_bytes, classifier_of, folded
 from residuum.shrinking.measuring import Costs, network_bytes, neurons_within
-from residuum.shrinking.settings import Budget, TransferSettings
+from residuum.shrinking.settings import TransferSettings
 from residuum.storage.results import Run
 
 COLUMNS = ["step", "setting", "layer", "neurons", "dev", "test", "low", "high"]
@@ -242,7 +242,7 @@ class FeatureSelection:
             for _ in more:
                 for key in sets:
                     scores[key].append(next(values).value)
-        return {name: [own.test, *scores[own.columns.tobytes()]] for name, own in candidates.items()}
+        return {name: [best.test, *scores[best.columns.tobytes()]] for name, best in candidates.items()}
 
     @cached_property
     def _moments(self) -> TaskMoments:
@@ -326,7 +326,7 @@ class FeatureSelection:
 
         def losses(sizes: Sequence[int]) -> list[SetScore]:
             paired = [paired_loss(self._dev_sums(tried[size]), whole, self.settings.keep) for size in sizes]
-            return [replace(own, excess=self.settings.keep * reference - own.score) for own in paired]
+            return [replace(loss, excess=self.settings.keep * reference - loss.score) for loss in paired]
 
         return losses
 
@@ -375,7 +375,16 @@ def affordable_layers(costs: Costs, settings: TransferSettings, n_rows: int) -> 
     least = {layer: _least(cost, settings, kind, n_rows) for layer, cost in costs.items()}
     within = [layer for layer, spent in least.items() if spent <= amount]
     if not within:
-        raise _unreachable(budget, least, costs[max(costs)]["ms"])
+        nearest, in_bytes = min(least, key=lambda layer: least[layer]), kind == "bytes"
+        reached = costs[max(costs)]["ms"] / least[nearest] if budget.kind == "speedup" else least[nearest]
+        raise SettingError(
+            f"The budget {budget} cannot be reached: the nearest is "
+            f"{budget.kind}={reached:{'.0f' if in_bytes else '.4g'}}, "
+            f"{'the embeddings alone' if nearest == 0 else f'layers up to {nearest}'}"
+            f"{' with the smallest classifier' if in_bytes else ''}. "
+            f"{'Lower' if budget.kind == 'speedup' else 'Raise'} it"
+            f"{' or trim the vocabulary (--trim)' if in_bytes else ''}."
+        )
     if kind != "bytes":
         return {layer: int(costs[layer]["neurons"]) for layer in within}
     return {layer: neurons_within(costs[layer], n_rows, amount) for layer in within}
@@ -387,19 +396,6 @@ def _least(cost: Mapping[str, float], settings: TransferSettings, kind: str, n_r
         return cost[kind]
     fewest = 1 if "neurons" in settings.steps else int(cost["neurons"])
     return network_bytes(cost, n_rows) + classifier_bytes(n_rows, fewest)
-
-
-def _unreachable(budget: Budget, least: Mapping[int, float], full_ms: float) -> SettingError:
-    nearest = min(least, key=lambda layer: least[layer])
-    in_bytes = budget.kind == "bytes"
-    amount = full_ms / least[nearest] if budget.kind == "speedup" else least[nearest]
-    return SettingError(
-        f"The budget {budget} cannot be reached: the nearest is {budget.kind}={amount:{'.0f' if in_bytes else '.4g'}}, "
-        f"{'the embeddings alone' if nearest == 0 else f'layers up to {nearest}'}"
-        f"{' with the smallest classifier' if in_bytes else ''}. "
-        f"{'Lower' if budget.kind == 'speedup' else 'Raise'} it"
-        f"{' or trim the vocabulary (--trim)' if in_bytes else ''}."
-    )
 
 
 def _best_size(tried: Mapping[int, Candidate], most: int) -> int:

@@ -218,8 +218,8 @@ class TransferJob:
 
     def _costs(self, kept: Path) -> Costs:
         def compute() -> Run:
-            found = layer_costs(self.model, self._n_rows, self.vocabulary, sampled(self.corpora.test), self.unit)
-            return Run("transfer", {}, {}, {"costs": pd.DataFrame(list(found.values()))})
+            by_layer = layer_costs(self.model, self._n_rows, self.vocabulary, sampled(self.corpora.test), self.unit)
+            return Run("transfer", {}, {}, {"costs": pd.DataFrame(list(by_layer.values()))})
 
         table = self._timed("costs", lambda: finished_step(kept, "costs", compute)).tables["costs"]
         return {int(row["layers"]): {str(key): value for key, value in row.items()} for row in table.to_dict("records")}
@@ -271,10 +271,10 @@ class TransferJob:
 
     def _step(self, name: str, kept: Path, choose: Callable[[], Candidates]) -> Candidates:
         run = self._timed(name, lambda: finished_step(kept, name, lambda: choose().as_run()))
-        found = Candidates.of_run(run)
-        best = found.best
+        candidates = Candidates.of_run(run)
+        best = candidates.best
         self.settings.say(f"{name}: layers up to {best.layer}, {best.n_neurons:,} neurons, {best.dev:.4f} on dev.")
-        return found
+        return candidates
 
     def _write(self, out: Path, chosen: Candidate, layout: NeuronLayout) -> None:
         classifier = chosen.classifier(layout, self.labels)
