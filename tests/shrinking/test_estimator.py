@@ -298,6 +298,15 @@ def test_pickled_before_and_after_predict_it_predicts_the_same(quick):
         assert again.classes_.tolist() == [0, 1]
 
 
+def test_a_pickle_carries_folders_inside_the_result(tiny_folder, tmp_path):
+    fitted = FeatureTransfer(tiny_folder(), position="mean", steps=("layers",), out=tmp_path).fit(X, Y)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("kept")
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (again.result_.folder / "notes" / "mine.txt").read_text() == "kept"
+    np.testing.assert_array_equal(again.predict(X[:5]), fitted.predict(X[:5]))
+
+
 def test_a_copy_outlives_the_original(tiny_folder):
     model = load_model(tiny_folder())
     first = FeatureTransfer(model, position="mean", steps=("layers",)).fit(X, Y)

@@ -262,14 +262,17 @@ class _ResultFolder:
         """A temporary folder with these files."""
         folder = cls.at(None)
         for name, content in files.items():
-            (folder.path / name).write_bytes(content)
+            path = folder.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         return folder
 
     def __deepcopy__(self, memo: object) -> _ResultFolder:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _ResultFolder.of_files, ({file.name: file.read_bytes() for file in self.path.iterdir()},)
+        files = [file for file in self.path.rglob("*") if file.is_file()]
+        return _ResultFolder.of_files, ({str(file.relative_to(self.path)): file.read_bytes() for file in files},)
 
 
 def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[Corpus, Task, str, int]:
@@ -278,9 +281,11 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
         raise SettingError(
             f"Labels came with {type(texts).__name__}; expected texts: one per label, or list of labels."
         )
-    given = [text if isinstance(text, str) else list(text) for text in texts]
-    if len(given) != len(labels):
-        raise CorpusError(f"{len(given)} texts came with {len(labels)} labels; expected one (or one list) for each.")
+    texts_given = [text if isinstance(text, str) else list(text) for text in texts]
+    if len(texts_given) != len(labels):
+        raise CorpusError(
+            f"{len(texts_given)} texts came with {len(labels)} labels; expected one (or one list) for each."
+        )
     named = None if task is None else named_task(task)
     unit = named.unit if named else "word" if _is_nested(labels) else "sentence"
     rows = _plain_labels(labels, unit)
@@ -296,8 +301,8 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
     kind = float if regression else str
     texted = [None if label is None else kind(label) for label in rows] if unit == "sentence" else None
     name = named.name if named else "labels"
-    pairs = unit == "sentence" and bool(given) and not isinstance(given[0], str)
-    corpus = corpus_of(given, unit=unit, pairs=pairs)
+    pairs = unit == "sentence" and bool(texts_given) and not isinstance(texts_given[0], str)
+    corpus = corpus_of(texts_given, unit=unit, pairs=pairs)
     if texted is None:
         tags = [[None if label is None else str(label) for label in row] for row in rows]
         corpus = replace(corpus, labels={"labels": tags})
