@@ -1,5 +1,7 @@
 """Silencing neurons in the running model and measuring a task again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -108,6 +110,14 @@ def test_baselines_and_the_control_task_stand_beside_the_scores(result, model, t
     row = result.frame.query("set == 'top' and probe == 'all layers'").iloc[0]
     assert row["control_intact"] == result.run.summary["control task"] == pytest.approx(expected)
     assert f"control task {expected:.3f}" in result._repr_html_()
+
+
+def test_probes_that_do_not_beat_a_baseline_are_warned_of(model):
+    noise = np.random.default_rng(0)
+    made = replace(corpus(), labels={"noise": [noise.choice(["a", "b"], len(s)).tolist() for s in corpus().sentences]})
+    found = ablate(model, made, "noise", shares=(0.1,), draws=0)
+    assert any("the probe of all layers (accuracy" in line for line in found.run.summary["warnings"])
+    assert "Warning: the probe of all layers" in found.text()
 
 
 def test_every_candidate_of_a_choice_is_read_with_its_own_label(model, tmp_path):

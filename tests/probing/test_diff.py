@@ -87,6 +87,20 @@ def test_equal_models_differ_by_exactly_nothing(result):
     assert np.allclose(of(result.likeness, model="twin")["value"], 1)
 
 
+def test_a_model_whose_probe_does_not_beat_a_baseline_is_warned_of(result):
+    whole, known = result.scores.loc[result.scores["layer"].isna()], result.run.tables["baselines"]
+    expected = {
+        f"of {row['model']} for {row['task']}"
+        for row in whole.to_dict("records")
+        if row["low"] <= known.loc[known["task"] == row["task"], "score"].max()
+    }
+    assert expected
+    warnings = result.run.summary["warnings"]
+    assert {own for own in expected if any(own in line for line in warnings)} == expected
+    assert all(any(own in line for own in expected) for line in warnings)
+    assert warnings[0] in result.text()
+
+
 def test_other_models_do_differ(result):
     assert (of(result.frame, model="gpt2")["change"] != 0).any()
     assert (of(result.likeness, model="gpt2", measure="cka")["value"] < 0.99).all()

@@ -17,6 +17,7 @@ from residuum.corpus.treebanks import FAMILIES
 from residuum.errors import CorpusError, SettingError
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target
+from residuum.probing import languages
 from residuum.probing.examples import examples
 from residuum.probing.languages import probe_languages
 from residuum.storage.results import read_run
@@ -104,6 +105,26 @@ def test_held_out_sentences_have_the_same_numbers_in_every_language(run):
     row = result.frame.set_index(["model", "language", "features"]).loc[("bert", "de", "threshold 0")]
     assert row["held_out"] == pytest.approx(expected, abs=0.01)
     assert result.run.config["sentences"] == {"train": 45, "held out": 5}
+
+
+def test_lambda_is_not_chosen_on_sentences_that_are_scored_or_learnt_from(tiny_folder, monkeypatch):
+    seen = []
+
+    class Spy(languages.ProbeGrid):
+        def train(self):
+            seen.append(self.data.splits)
+            return super().train()
+
+    monkeypatch.setattr(languages, "ProbeGrid", Spy)
+    options = {"thresholds": (0.0,), "subsets": False}
+    for more in ({}, {"penalty": (0.0, 0.01)}):
+        probe_languages(tiny_folder("bert"), [treebank("en"), treebank("de")], **options, **more)
+    train, held_out = (set(numbers) for numbers in split_indices(50, (0.9, 0.1), 0))
+    chosen, fixed = ({name: set(getattr(splits, name).sentences) for name in ("train", "dev")} for splits in seen)
+    assert len(chosen["dev"]) == 5
+    assert chosen["dev"] | chosen["train"] == train
+    assert chosen["dev"].isdisjoint(chosen["train"] | held_out)
+    assert fixed["train"] == train
 
 
 def test_the_control_task_is_scored_at_home_only(run):

@@ -1,6 +1,7 @@
 """Ranking the neurons of a task."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -106,6 +107,19 @@ def test_forward_selection_tells_each_class_from_the_others_and_can_scale_classe
     is_age = target.values == target.classes.index("AGE")
     peer = max(np.corrcoef(column, is_age)[0, 1] ** 2 for column in train.features().T)
     assert first.loc["AGE", "share"] == pytest.approx(peer / (1 + ridge), rel=1e-3)
+
+
+def test_neurons_of_a_class_with_few_training_examples_are_marked(store):
+    rare = [
+        ["X" if i % 40 == 0 and j == 0 else tag for j, tag in enumerate(row)] for i, row in enumerate(tags(SENTENCES))
+    ]
+    found = rank(store, rare, methods=("forward",), shares=(0.2,), cards=0)
+    counts = Counter(labelled_splits(store, rare).train.labels)
+    assert counts["X"] < 20
+    for table in (found.classes, found.class_forward):
+        support = table.groupby("label")[["support", "supported"]].first()
+        assert support["support"].to_dict() == dict(counts)
+        assert support["supported"].to_dict() == {label: label != "X" for label in counts}
 
 
 def test_an_order_that_does_not_beat_random_is_said(store):

@@ -181,6 +181,12 @@ def test_an_oracle_that_does_not_beat_a_baseline_is_said_in_words(store):
     assert not any("baseline" in line for line in probe(store, DATA.tags, layers="1").run.summary["warnings"])
 
 
+def test_no_layer_is_recommended_where_the_random_twin_is_as_good(store):
+    found = probe(store, DATA.tags, layers="1", subsets=False, twin_stores=store)
+    assert "do not beat the random twin (" in found.run.summary["answer"]
+    assert any("does not beat the random twin" in line for line in found.run.summary["warnings"])
+
+
 def test_nothing_is_said_of_classes_with_few_examples(store):
     rare = [[("X" if i % 40 == 0 and j == 0 else tag) for j, tag in enumerate(row)] for i, row in enumerate(DATA.tags)]
     classes = probe(store, rare, subsets=False).class_layers.set_index("class")

@@ -31,7 +31,16 @@ from residuum.probing.baselines import baselines
 from residuum.probing.examples import activations_folder, examples, held_memory, labelled_splits
 from residuum.probing.orders import neuron_orders
 from residuum.probing.probe_data import CONTROL, TASK, ProbeData
-from residuum.probing.scores import ALL, PartScores, ProbeGrid, TrainedGrid, all_layers, single_layers
+from residuum.probing.scores import (
+    ALL,
+    PartScores,
+    ProbeGrid,
+    TrainedGrid,
+    all_layers,
+    rival_warnings,
+    score_columns,
+    single_layers,
+)
 from residuum.probing.settings import AblateSettings, ProbeTraining
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, scratch, write_run
@@ -77,7 +86,7 @@ class Ablation(Result):
         ]
         probes = ProbeTraining(recipe=config["recipe"], seeds=config["seeds"]).probes_in_words
         lines.append(f"{summary['metric']}; {', '.join(known) or 'no baseline'}; {probes}.")
-        return "\n".join([*lines, self.answer, f"Next: {summary['next']}"])
+        return "\n".join([*lines, *summary.get("warnings", []), self.answer, f"Next: {summary['next']}"])
 
 
 @command(AblateSettings)
@@ -113,7 +122,7 @@ def ablate(settings: AblateSettings) -> Ablation:
             sets = _silenced_sets(named, layers, intact)
             frame = pd.concat([intact.silenced(name, columns) for name, columns in sets.items()], ignore_index=True)
     tables = {"ablation": frame, NEURON_TABLE: _neuron_table(sets, splits.layout), "audit": splits.audit}
-    run = Run("ablate", config, _summary(frame, probes), tables)
+    run = Run("ablate", config, _summary(frame, intact.scores), tables)
     if out is not None:
         write_run(out, run)
     return Ablation(run)
@@ -283,18 +292,20 @@ def _neuron_table(sets: SilencedSets, layout: NeuronLayout) -> pd.DataFrame:
     )
 
 
-def _summary(frame: pd.DataFrame, data: ProbeData) -> dict[str, Any]:
-    whole = frame.loc[frame["probe"] == ALL].to_dict("records")
+def _summary(frame: pd.DataFrame, intact: PartScores) -> dict[str, Any]:
+    whole, data = frame.loc[frame["probe"] == ALL].to_dict("records"), intact.data
+    known = {f"{name} baseline": value for name, value in baselines(data).items()}
     return {
         "metric": data.metric,
         "test examples": len(data.splits.test),
         "intact": whole[0]["intact"],
-        **{f"{name} baseline": value for name, value in baselines(data).items()},
+        **known,
         **({"control task": whole[0]["control_intact"]} if data.control else {}),
         **{
             f"{row['set']} {row['share']:.3g}": f"masked {row['masked']:.4f}, running {row['running']:.4f}"
             for row in whole
         },
+        "warnings": rival_warnings(score_columns(intact, ALL), known),
         "answer": _answer(whole),
         "next": f"residuum describe MODEL CORPUS --neurons NEURONS --out OUT (the neurons are in {NEURON_TABLE}.csv)",
     }

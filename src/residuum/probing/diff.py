@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from residuum.probing.diff_reading import (
 )
 from residuum.probing.diff_tables import audit, model_tables, probe_tasks, task_tables
 from residuum.probing.examples import activations_folder, held_memory
+from residuum.probing.scores import rival_warnings
 from residuum.probing.settings import MEASURES, DiffSettings
 from residuum.settings import command
 from residuum.storage.notebook import progress_bar
@@ -110,7 +111,9 @@ class Difference(Result):
                 f"{most['layer']} ({most['change']:+.3f}), minimal set {sizes[*key, 'minimal']:,} of "
                 f"{sizes[*key, 'all']:,} neurons"
             )
-        return "\n".join([*lines, self.answer, f"Next: {self.run.summary['next']}"])
+        return "\n".join(
+            [*lines, *self.run.summary.get("warnings", []), self.answer, f"Next: {self.run.summary['next']}"]
+        )
 
     @property
     def answer(self) -> str:
@@ -302,7 +305,7 @@ def _joined(
         **model_tables(similarity, clustered, models),
         "audit": audit(models),
     }
-    whole = tables["change"].loc[tables["change"]["layer"].isna()].to_dict("records")
+    whole, oracles = (t.loc[t["layer"].isna()].to_dict("records") for t in (tables["change"], tables["scores"]))
     summary = {
         "base": models[0].name,
         "models": len(models),
@@ -312,10 +315,18 @@ def _joined(
         "change of all layers": {f"{row['task']}, {row['model']}": row["change"] for row in whole},
         **({"left out": left_out} if left_out else {}),
         "notes": [note for text in texts for note in text.notes],
+        "warnings": [warning for row in oracles for warning in _warnings(row, tables["baselines"])],
         "answer": _answer(tables["change"], settings),
         "next": "residuum ablate MODEL CORPUS --task TASK --out OUT (does the model use what it encodes?)",
     }
     return summary, tables
+
+
+def _warnings(oracle: Mapping[Hashable, Any], baselines: pd.DataFrame) -> list[str]:
+    """Which baselines of its task the probe of all layers of a model does not beat."""
+    rows = baselines.loc[baselines["task"] == oracle["task"]].to_dict("records")
+    rivals = {f"{row['baseline']} baseline": row["score"] for row in rows}
+    return rival_warnings(oracle, rivals, f" of {oracle['model']} for {oracle['task']}")
 
 
 def _answer(change: pd.DataFrame, settings: DiffSettings) -> str:

@@ -19,7 +19,7 @@ from residuum.probing.diff_reading import LabelledText, ReadModel
 from residuum.probing.examples import Splits
 from residuum.probing.minimal_sets import find_minimal_set
 from residuum.probing.orders import class_neuron_table, layer_spread_table, neuron_orders
-from residuum.probing.probe_data import TASK, ProbeData, same_examples
+from residuum.probing.probe_data import ProbeData, same_examples
 from residuum.probing.rank import selection_table
 from residuum.probing.scores import (
     ALL,
@@ -71,7 +71,7 @@ def probe_tasks(
             for name, table in _task_tables(dev, test, settings).items():
                 table.insert(0, "task", task)
                 tables.setdefault(name, []).append(table)
-            runs = zip(*([score.sums.sums for score in test.runs(own.name)] for own in layers), strict=True)
+            runs = zip(*([score.sums.sums for score in test.runs(layer.name)] for layer in layers), strict=True)
             tensors[f"sums {task}"] = np.stack([np.stack(run) for run in runs]).astype(np.float64)
             tensors[f"sentences {task}"] = np.unique(test.data.examples("test").sentences).astype(np.int64)
     return Run("diff", {}, {}, {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}, tensors)
@@ -81,7 +81,7 @@ def _task_tables(dev: PartScores, test: PartScores, settings: DiffSettings) -> d
     """The tables of one task in one model."""
     data, layout, by = test.data, test.data.splits.layout, settings.by
     oracles = [score.probe for score in test.runs(ALL)]
-    orders = {name: own.order for name, own in neuron_orders(data, [by, "random"], oracle=oracles[0]).items()}
+    orders = {name: ranking.order for name, ranking in neuron_orders(data, [by, "random"], oracle=oracles[0]).items()}
     selection = selection_table(data, oracles, orders, settings.shares)
     minimal = find_minimal_set(
         data,
@@ -92,10 +92,9 @@ def _task_tables(dev: PartScores, test: PartScores, settings: DiffSettings) -> d
     )
     salient = {(by, "minimal"): minimal.neurons}
     salient |= {(by, f"top {share:.3g}"): top_and_bottom(orders[by], share)[0] for share in settings.shares}
-    classes = data.targets[TASK].classes
     return {
         "scores": score_table(dev, test, {}, settings.keep).drop(columns=["layers", "random_twin"]),
-        "properties": class_neuron_table(oracles[0], classes, layout, settings.properties),
+        "properties": class_neuron_table(data, oracles[0], settings.properties),
         "baselines": pd.DataFrame(baselines(data).items(), columns=["baseline", "score"]).assign(metric=data.metric),
         "selection": selection.loc[selection["method"] != "random"].drop(columns="method").reset_index(drop=True),
         "minimal": _minimal_table(minimal, dev, test),
@@ -111,12 +110,12 @@ def _minimal_table(minimal: MinimalSet, dev: PartScores, test: PartScores) -> pd
     rows = [
         {
             "set": name,
-            "neurons": own.n_neurons,
-            "share": own.n_neurons / layout.n_neurons,
-            "dev": on_dev.mean(own.name),
-            **score_columns(on_test, own.name),
+            "neurons": neurons.n_neurons,
+            "share": neurons.n_neurons / layout.n_neurons,
+            "dev": on_dev.mean(neurons.name),
+            **score_columns(on_test, neurons.name),
         }
-        for name, own, on_dev, on_test in (
+        for name, neurons, on_dev, on_test in (
             ("all", all_layers(layout), dev, test),
             ("minimal", chosen, trained.on("dev"), trained.on("test")),
         )

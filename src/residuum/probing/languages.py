@@ -42,6 +42,8 @@ from residuum.storage.files import folder_name
 from residuum.storage.results import Result, Run, finished_run, write_run
 
 RESAMPLES, INTERVAL = 1000, (0.025, 0.975)
+TENTH = 10
+"""Every tenth sentence of the training share chooses λ2."""
 NOT_PARALLEL = (
     "Warning: the treebanks hold different sentences, so differences between languages are also differences between "
     "texts; there are no held-out translations, and held_out is blank."
@@ -127,7 +129,7 @@ def probe_languages(settings: ProbeLanguagesSettings) -> LanguageProbing:
             "stores": _fingerprints(stores),
             "random_twins": _fingerprints(twins),
             "labels": {language: corpus.fingerprint for language, corpus in treebanks.corpora.items()},
-            "sentences": {part: len(own) for part, own in treebanks.parts[treebanks.source].items()},
+            "sentences": {part: len(numbers) for part, numbers in treebanks.parts[treebanks.source].items()},
             "teachers": teachers,
             **settings.identity(),
         }
@@ -182,7 +184,11 @@ def _read_models(
 
 
 def _fingerprints(stores: Stores) -> dict[str, str]:
-    return {f"{model} {language}": s.fingerprint for model, own in stores.items() for language, s in own.items()}
+    return {
+        f"{model} {language}": store.fingerprint
+        for model, by_language in stores.items()
+        for language, store in by_language.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +207,10 @@ class _Probing:
     ) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
         """The summary and the tables of a run; features are dropped as soon as a model is done."""
         scores, clusters, answers = [], [], AnswerTable(self.treebanks, self.families, self.settings.seed)
-        for model, own in stores.items():
+        for model, by_language in stores.items():
             self.settings.say(f"{model}: clusters and probes.")
             random = self._twin_scores(twins[model]) if model in twins else {}
-            in_languages, kept = self._probe_model(model, own, random, answers)
+            in_languages, kept = self._probe_model(model, by_language, random, answers)
             scores += in_languages
             clusters.append(kept)
         languages = pd.concat(scores, ignore_index=True)
@@ -216,10 +222,10 @@ class _Probing:
             "wide": wide_table(languages),
             "clusters": pd.concat(clusters, ignore_index=True),
             **self._source_tables(benches),
-            "audit": audit_table(store for own in stores.values() for store in own.values()),
+            "audit": audit_table(store for by_language in stores.values() for store in by_language.values()),
         }
         if self.settings.overlap:
-            overlaps = [self._overlap_table(model, own) for model, own in stores.items()]
+            overlaps = [self._overlap_table(model, by_language) for model, by_language in stores.items()]
             tables["overlap"] = pd.concat(overlaps, ignore_index=True)
         return self._summary(tables, benches[self.treebanks.source]), tables
 
@@ -246,14 +252,14 @@ class _Probing:
         for language in list(benches):
             measured = battery.on("test", benches.pop(language))
             table = self._language_table(model, language, measured, sets, random)
-            scores.append(table.assign(train=[trained.mean(one.name) for one in sets]))
+            scores.append(table.assign(train=[trained.mean(chosen.name) for chosen in sets]))
             answers.add(model, language, measured)
         clusters = pd.DataFrame(
             {
                 "model": model,
                 "threshold": self.settings.thresholds,
-                "neurons": [one.n_neurons for one in kept],
-                "share": [one.n_neurons / train.layout.n_neurons for one in kept],
+                "neurons": [chosen.n_neurons for chosen in kept],
+                "share": [chosen.n_neurons / train.layout.n_neurons for chosen in kept],
                 "constant": clustering.n_constant,
             }
         )
@@ -266,8 +272,9 @@ class _Probing:
         """
         selected: dict[str, set[int]] = {}
         for language, store in stores.items():
-            own = examples(store, labels_of(self.treebanks.corpora[language], self.task))
-            data = ProbeData(Splits(self.task, own, own, own), max_memory=self.max_memory, seed=self.settings.seed)
+            words = examples(store, labels_of(self.treebanks.corpora[language], self.task))
+            splits = Splits(self.task, words, words, words)
+            data = ProbeData(splits, max_memory=self.max_memory, seed=self.settings.seed)
             order = neuron_orders(data, ["forward"])["forward"].order
             selected[language] = set(order[: max(round(self.settings.overlap * len(order)), 1)].tolist())
         size, total = len(next(iter(selected.values()))), sum(next(iter(stores.values())).widths)
@@ -289,7 +296,8 @@ class _Probing:
     def _benches(self, stores: dict[str, ActivationStore]) -> dict[str, ProbeData]:
         """Per language: trained on the source's training share, tested on all sentences of the language.
 
-        The source itself is tested on its held-out sentences only. Features are read when they are needed.
+        The source itself is tested on its held-out sentences only. Where λ2 is to be chosen, that is done on a tenth of
+        the training share, which is then not learnt from. Features are read when they are needed.
         """
         whole = {
             language: examples(store, labels_of(self.treebanks.corpora[language], self.task))
@@ -302,12 +310,14 @@ class _Probing:
         train, held_out = source.select(parts["train"]), source.select(parts["held out"])
         check_classes(train, held_out, held_out)
         tested = {**whole, self.treebanks.source: held_out}
-        settings = self.settings
+        settings, dev = self.settings, held_out
+        if settings.recipe == "converged" and settings.penalty is None:
+            sentences = np.unique(train.sentences)
+            dev = train.select(sentences[::TENTH].tolist())
+            train = train.select(np.setdiff1d(sentences, sentences[::TENTH]).tolist())
         training = (settings.seed, self.workers, settings.penalty, settings.seeds)
         options = (settings.probe_recipe(), self.max_memory, *training)
-        return {
-            language: ProbeData(Splits(self.task, train, held_out, test), *options) for language, test in tested.items()
-        }
+        return {language: ProbeData(Splits(self.task, train, dev, test), *options) for language, test in tested.items()}
 
     def _language_table(
         self, model: str, language: str, measured: PartScores, sets: Sequence[NeuronSet], random: Mapping[str, float]
@@ -320,9 +330,9 @@ class _Probing:
         test = measured.data.splits.test
         held_out = np.isin(test.sentences, self.treebanks.parts[language]["held out"])
         rows = []
-        for one in sets:
-            details = [s.details for s in measured.scores[one.name, TASK] if isinstance(s.details, ClassScores)]
-            columns = score_columns(measured, one.name)
+        for neurons in sets:
+            details = [s.details for s in measured.scores[neurons.name, TASK] if isinstance(s.details, ClassScores)]
+            columns = score_columns(measured, neurons.name)
             if language != self.treebanks.source:
                 columns |= {"control": np.nan, "control_sd": np.nan, "selectivity": np.nan}
             rows.append(
@@ -330,10 +340,10 @@ class _Probing:
                     "model": model,
                     "language": language,
                     "family": self.families.get(language, "Other"),
-                    "kind": one.kind,
-                    "features": one.name,
-                    "threshold": float(one.name.split()[1]) if one.kind == "threshold" else np.nan,
-                    "neurons": one.n_neurons,
+                    "kind": neurons.kind,
+                    "features": neurons.name,
+                    "threshold": float(neurons.name.split()[1]) if neurons.kind == "threshold" else np.nan,
+                    "neurons": neurons.n_neurons,
                     **columns,
                     "random_twin": random.get(language, np.nan),
                     "held_out": float(np.mean([d.correct[held_out].mean() for d in details]))
@@ -420,20 +430,22 @@ class AnswerTable:
     def add(self, model: str, language: str, measured: PartScores) -> None:
         """Keep the answers of a model in a language, a row for each sentence of the treebank."""
         labelled = np.unique(measured.data.examples("test").sentences)
-        for one in measured.sets:
+        for neurons in measured.sets:
             runs = []
-            for score in measured.runs(one.name):
+            for score in measured.runs(neurons.name):
                 sums = np.zeros((len(self.treebanks.corpora[language]), score.sums.sums.shape[1]))
                 sums[labelled] = score.sums.sums
                 runs.append(SentenceSums(score.sums.metric, sums))
-            self.sums[model, one.name, language] = runs
+            self.sums[model, neurons.name, language] = runs
 
     def family_table(self, languages: pd.DataFrame) -> pd.DataFrame:
         """Means over the languages of a family with their intervals, without the source language."""
         abroad = languages.loc[languages["language"] != self.treebanks.source]
         rows = []
-        for (model, family, kind, features), own in abroad.groupby(["model", "family", "kind", "features"], sort=False):
-            draws = np.mean([self._draws(str(model), str(features), name) for name in own["language"]], axis=0)
+        for (model, family, kind, features), members in abroad.groupby(
+            ["model", "family", "kind", "features"], sort=False
+        ):
+            draws = np.mean([self._draws(str(model), str(features), name) for name in members["language"]], axis=0)
             low, high = np.quantile(draws, INTERVAL)
             rows.append(
                 {
@@ -441,14 +453,14 @@ class AnswerTable:
                     "family": family,
                     "kind": kind,
                     "features": features,
-                    "threshold": own["threshold"].iloc[0],
-                    "neurons": own["neurons"].iloc[0],
-                    "languages": own["language"].nunique(),
-                    "score": own["score"].mean(),
+                    "threshold": members["threshold"].iloc[0],
+                    "neurons": members["neurons"].iloc[0],
+                    "languages": members["language"].nunique(),
+                    "score": members["score"].mean(),
                     "low": low,
                     "high": high,
-                    "seeds": len(self.sums[str(model), str(features), own["language"].iloc[0]]),
-                    "held_out": own["held_out"].mean(),
+                    "seeds": len(self.sums[str(model), str(features), members["language"].iloc[0]]),
+                    "held_out": members["held_out"].mean(),
                 }
             )
         return pd.DataFrame(rows)

@@ -40,6 +40,7 @@ from residuum.maths.task_moments import (
     task_moments,
 )
 from residuum.probing.probe_data import TASK, ProbeData
+from residuum.probing.scores import LEAST_SUPPORT
 
 FORWARD = ("forward", "discriminant")
 """Forward selection, plain and with all classes scaled alike."""
@@ -163,26 +164,23 @@ def order_table(orders: Mapping[str, Ranking], layout: NeuronLayout) -> pd.DataF
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
-def class_forward_table(of_classes: Mapping[str, Ranking], layout: NeuronLayout, first: int) -> pd.DataFrame:
+def class_forward_table(data: ProbeData, of_classes: Mapping[str, Ranking], first: int = CLASS_NEURONS) -> pd.DataFrame:
     """The first neurons of each class by forward selection: `share` is what a neuron adds of the class' variance."""
     tables = [
-        _named(own.order[:first], layout).assign(label=label, share=own.scores[own.order[:first]])
-        for label, own in of_classes.items()
+        _of_class(data, label, ranking.order[:first]).assign(share=ranking.scores[ranking.order[:first]])
+        for label, ranking in of_classes.items()
     ]
-    columns = ["label", "rank", "neuron", "layer", "index", "share"]
+    columns = ["label", "rank", "neuron", "layer", "index", "share", "support", "supported"]
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
-def class_neuron_table(
-    oracle: TrainedProbe, classes: Sequence[str], layout: NeuronLayout, first: int = CLASS_NEURONS
-) -> pd.DataFrame:
+def class_neuron_table(data: ProbeData, oracle: TrainedProbe, first: int = CLASS_NEURONS) -> pd.DataFrame:
     """The first neurons of each class by their share of its |θ|, with the sign that the weight has."""
     tables = []
-    for place, (label, share) in enumerate(zip(classes, mass_shares(oracle.weight), strict=True)):
+    for label, weight, share in zip(data.targets[TASK].classes, oracle.weight, mass_shares(oracle.weight), strict=True):
         order = np.argsort(-share, kind="stable")[:first]
-        table = _named(order, layout)
-        tables.append(table.assign(label=label, share=share[order], weight=oracle.weight[place, order]))
-    columns = ["label", "rank", "neuron", "layer", "index", "share", "weight"]
+        tables.append(_of_class(data, label, order).assign(share=share[order], weight=weight[order]))
+    columns = ["label", "rank", "neuron", "layer", "index", "share", "weight", "support", "supported"]
     return pd.concat(tables, ignore_index=True).reindex(columns=columns)
 
 
@@ -211,6 +209,13 @@ def _named(order: Int[np.ndarray, " neuron"], layout: NeuronLayout) -> pd.DataFr
     ids = layout.format(order.tolist())
     layers, indices = zip(*(map(int, neuron.split(":")) for neuron in ids), strict=True)
     return pd.DataFrame({"rank": np.arange(1, len(ids) + 1), "neuron": ids, "layer": layers, "index": indices})
+
+
+def _of_class(data: ProbeData, label: str, order: Int[np.ndarray, " neuron"]) -> pd.DataFrame:
+    """Neurons of a class, and of how many training examples that says anything."""
+    support = data.splits.train.labels.count(label)  # pyright: ignore[reportAttributeAccessIssue]
+    columns = {"label": label, "support": support, "supported": support >= LEAST_SUPPORT}
+    return _named(order, data.splits.layout).assign(**columns)
 
 
 def _class_sums(features: Features, classes: Int[np.ndarray, " word"], n_classes: int) -> ClassSums:

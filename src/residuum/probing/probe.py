@@ -150,7 +150,7 @@ def _measured(
 
 def _distance(data: ProbeData, layers: Sequence[NeuronSet], dev: PartScores, test: PartScores) -> dict[str, Any]:
     """How far quick probes are from converged ones: both of the layer that is best on dev, paired over sentences."""
-    best = max((own for own in layers if own.kind == "layer"), key=lambda own: dev.mean(own.name))
+    best = max((layer for layer in layers if layer.kind == "layer"), key=lambda layer: dev.mean(layer.name))
     converged = ProbeGrid(data, [best], [TASK]).train().on("test")
     loss = paired_loss(test.sums(best.name), converged.sums(best.name), 1.0)
     return {
@@ -171,8 +171,8 @@ def _description_table(data: ProbeData, layers: Sequence[NeuronSet]) -> pd.DataF
     half, memory = 2 * len(train) * data.splits.layout.n_neurons, features_memory(data.max_memory)
     data.make_room(half if 3 * half <= memory else data.max_memory)
     features = data.features("train") if 3 * half <= memory else train.features(memory // 2)
-    first = [(own.name, target) for own, target, _ in grid.keys]
-    probes = [data.probe(target, own.neurons) for own, target, _ in grid.keys]
+    first = [(neurons.name, target) for neurons, target, _ in grid.keys]
+    probes = [data.probe(target, neurons.neurons) for neurons, target, _ in grid.keys]
     lengths = []
     for group in data.groups(probes, data.targets):
         generator = np.random.default_rng(data.seed)  # the same order of words for all groups
@@ -195,6 +195,8 @@ def _summary(
     sufficient = [row for row in single if row["sufficient"]]
     layer = sufficient[0]["layer"] if sufficient else None
     layers = "" if layer is None else f" --layers {layer}"
+    rivals = {f"{name} baseline": value for name, value in known.items()}
+    rivals |= {} if np.isnan(oracle["random_twin"]) else {"random twin": oracle["random_twin"]}
     return {
         "metric": data.metric,
         "oracle": oracle["score"],
@@ -208,7 +210,7 @@ def _summary(
         "unseen labels": sum(tables["unseen"]["examples"].tolist()) if "unseen" in tables else 0,
         "examples": {part: len(data.examples(part)) for part in ("train", "dev", "test")},
         "warnings": doubts(data, oracle, known, settings.keep),
-        "answer": _answer(sufficient, best, oracle, settings.keep, known),
+        "answer": _answer(sufficient, best, oracle, settings.keep, rivals),
         "next": f"residuum rank {arguments(settings.model, settings.data)} --task {data.splits.task.name}"
         f"{settings.as_options}{layers} --out OUT",
     }
@@ -219,15 +221,15 @@ def _answer(
     best: dict[str, Any],
     oracle: dict[str, Any],
     keep: float,
-    known: Mapping[str, float],
+    rivals: Mapping[str, float],
 ) -> str:
-    """Which layer to use, in a sentence; none where all of them together are no better than a baseline."""
+    """Which layer to use, in a sentence; none where all of them together do not beat the baselines and the twin."""
     whole = f"all layers score {oracle['score']:.3f}"
-    name, highest = max(known.items(), key=lambda item: item[1], default=("", -np.inf))
+    name, highest = max(rivals.items(), key=lambda item: item[1], default=("", -np.inf))
     if oracle["score"] <= highest:
         return (
             f"Use no layer: all of them together ({oracle['metric']} {oracle['score']:.3f}) do not beat the {name} "
-            f"baseline ({highest:.3f})."
+            f"({highest:.3f})."
         )
     if not sufficient:
         return (

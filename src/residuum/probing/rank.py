@@ -195,8 +195,8 @@ def _ranked(
     cards = layout.format((wanted if wanted.size else orders[by][: settings.cards]).tolist())
     tables = {
         "ranking": order_table({name: rankings[name] for name in named}, layout),
-        **({"class_ranking": class_neuron_table(oracle, classes, layout)} if classes else {}),
-        **({"class_forward": class_forward_table(of_classes, layout, CLASS_NEURONS)} if of_classes else {}),
+        **({"class_ranking": class_neuron_table(data, oracle)} if classes else {}),
+        **({"class_forward": class_forward_table(data, of_classes)} if of_classes else {}),
         "agreement": agreement_table(named | seeds, AGREEMENT_SHARE),
         "selection": selection,
         "minimal": compared,
@@ -234,16 +234,16 @@ def selection_table(
     retrained = ProbeGrid(data, sets, [TASK]).train().on("test")
     kept = _kept_scores(data, oracles, sets)
     rows = []
-    for (method, share, end), own in zip(cells, sets, strict=True):
-        after, before = retrained.interval(own.name), kept.interval(own.name)
+    for (method, share, end), neurons in zip(cells, sets, strict=True):
+        after, before = retrained.interval(neurons.name), kept.interval(neurons.name)
         random = retrained.values(str(("random", share, end)))
-        value, error = retrained.mean(own.name), float(after.standard_error)
+        value, error = retrained.mean(neurons.name), float(after.standard_error)
         rows.append(
-            {"method": method, "share": share, "set": end, "neurons": own.n_neurons, "metric": data.metric}
-            | {"kept": kept.mean(own.name), "kept_sd": kept.deviation(own.name)}
+            {"method": method, "share": share, "set": end, "neurons": neurons.n_neurons, "metric": data.metric}
+            | {"kept": kept.mean(neurons.name), "kept_sd": kept.deviation(neurons.name)}
             | {"kept_low": float(before.low), "kept_high": float(before.high)}
-            | {"retrained": value, "sd": retrained.deviation(own.name), "low": float(after.low)}
-            | {"high": float(after.high), "runs": len(retrained.runs(own.name))}
+            | {"retrained": value, "sd": retrained.deviation(neurons.name), "low": float(after.low)}
+            | {"high": float(after.high), "runs": len(retrained.runs(neurons.name))}
             | {"beats_random": method != "random" and len(random) > 1 and beats_random(value, random, error)}
         )
     return pd.DataFrame(rows)
@@ -271,8 +271,8 @@ def _minimal_table(
         settings.say("Probing the random twin.")
         other = data.of(twin)
         order = neuron_order(other, settings.by, settings=options)
-        own = [all_layers(layout), neuron_set(MINIMAL, MINIMAL, layout, order[:size], ordered=True)]
-        scores = ProbeGrid(other, own, [TASK]).train().on("test")
+        twin_sets = [all_layers(layout), neuron_set(MINIMAL, MINIMAL, layout, order[:size], ordered=True)]
+        scores = ProbeGrid(other, twin_sets, [TASK]).train().on("test")
         twin_scores = {name: scores.mean(name) for name in (ALL, MINIMAL)}
     trained = TrainedGrid(ProbeGrid(data, sets), [*whole.trained, *ProbeGrid(data, sets[1:]).train().trained])
     table = score_table(trained.on("dev"), trained.on("test"), twin_scores, settings.keep, baselines(data))

@@ -23,7 +23,7 @@ from residuum.probing.probe_data import CONTROL, TASK, ProbeData, Score, train_t
 ALL = "all layers"
 """The name of the oracle: the probe of all neurons of all layers."""
 LEAST_SUPPORT = 20
-"""Test examples that a class needs before anything is said about it."""
+"""Examples that a class needs before anything is said about it: of its scores on test, of its neurons in training."""
 ONE_SEED = "Warning: the scores are those of 1 seed, and another may differ. Pass --seeds 3 before you conclude."
 BASELINES = ("majority", "word_majority", "bag_of_words")
 """Columns of a score table that hold scores without any activation."""
@@ -79,7 +79,7 @@ def subsets_of_layers(layout: NeuronLayout) -> list[NeuronSet]:
     if len(layout.layers) < 2:
         return []
     columns = {name: (layers, layout.columns(layers)) for name, layers in layer_subsets(layout).items()}
-    return [NeuronSet(name, "subset", layers, len(own), own) for name, (layers, own) in columns.items()]
+    return [NeuronSet(name, "subset", layers, len(neurons), neurons) for name, (layers, neurons) in columns.items()]
 
 
 def neuron_set(
@@ -106,7 +106,7 @@ class ProbeGrid:
     def keys(self) -> list[tuple[NeuronSet, str, int]]:
         """Set, target and number of runs, in the order of the probes."""
         targets, seeds = self.targets or targets_of(self.data), len(self.data.run_seeds)
-        return [(own, target, max(seeds, len(own.draws))) for own in self.sets for target in targets]
+        return [(neurons, target, max(seeds, len(neurons.draws))) for neurons in self.sets for target in targets]
 
     @property
     def probes(self) -> list[Probe]:
@@ -139,7 +139,7 @@ class TrainedGrid:
         """The scores on a part of the data, of this task or of another with the same training part."""
         data = data or self.grid.data
         scores = iter(data.score(self.trained, part))
-        runs = {(own.name, target): [next(scores) for _ in range(n)] for own, target, n in self.grid.keys}
+        runs = {(neurons.name, target): [next(scores) for _ in range(n)] for neurons, target, n in self.grid.keys}
         return PartScores(data, part, self.grid.sets, runs)
 
     @property
@@ -156,7 +156,7 @@ class TrainedGrid:
 def train_grids(grids: Sequence[ProbeGrid]) -> list[TrainedGrid]:
     """Train the grids of several tasks of the same examples in one pass over them."""
     trained = train_together([(grid.data, grid.probes) for grid in grids])
-    return [TrainedGrid(grid, own) for grid, own in zip(grids, trained, strict=True)]
+    return [TrainedGrid(grid, trained_probes) for grid, trained_probes in zip(grids, trained, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,23 +276,27 @@ def doubts(data: ProbeData, oracle: Mapping[str, Any], known: Mapping[str, float
     of a recipe that depends on it.
     """
     rivals = {**{f"{name} baseline": value for name, value in known.items()}, "random twin": oracle["random_twin"]}
-    found = []
-    for name, value in rivals.items():
-        if oracle["low"] <= value:
-            verdict = "does not beat" if oracle["score"] <= value else "is not clearly better than"
-            found.append(
-                f"Warning: the probe of all layers ({oracle['metric']} {oracle['score']:.3f}, 95 % CI "
-                f"{oracle['low']:.3f}–{oracle['high']:.3f}) {verdict} the {name} ({value:.3f})."
-            )
+    warnings = rival_warnings(oracle, rivals)
     n_dev, allowed = len(data.splits.dev), (1 - keep) * oracle["dev"]
     if 1 / n_dev > allowed:
-        found.append(
+        warnings.append(
             f"Warning: one of the {n_dev:,} dev examples is worth {1 / n_dev:.4f}, more than the allowed loss "
             f"{max(allowed, 0):.4f}. Choose more dev data (--dev), or a smaller --keep."
         )
     if isinstance(data.recipe, PaperRecipe) and data.seeds == 1:
-        found.append(ONE_SEED)
-    return found
+        warnings.append(ONE_SEED)
+    return warnings
+
+
+def rival_warnings(oracle: Mapping[Any, Any], rivals: Mapping[str, float], of: str = "") -> list[str]:
+    """A warning for each rival that the probe of all layers (of a model and task) does not beat, or not clearly."""
+    return [
+        f"Warning: the probe of all layers{of} ({oracle['metric']} {oracle['score']:.3f}, 95 % CI "
+        f"{oracle['low']:.3f}–{oracle['high']:.3f}) "
+        f"{'does not beat' if oracle['score'] <= value else 'is not clearly better than'} the {name} ({value:.3f})."
+        for name, value in rivals.items()
+        if oracle["low"] <= value
+    ]
 
 
 def kept_text(minimal: Mapping[str, Any], whole: Mapping[str, Any], keep: float) -> str:
