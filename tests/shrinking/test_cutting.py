@@ -10,6 +10,7 @@ import transformers as hf
 
 from residuum.corpus import Corpus
 from residuum.models.surgery import feed_forward, linear_weight, load_whole, model_blocks, without_layers
+from residuum.shrinking import planning
 from residuum.shrinking.planning import Sample, block_influence, harm, line_fidelity
 from residuum.shrinking.pruning import Lines, prune
 from tiny import SIZES, TEXT, WINDOW, build_tokenizer
@@ -134,6 +135,27 @@ def test_block_influence_is_that_of_the_paper(tiny_folder):
         for i in range(len(found)):
             cosines[i] += torch.cosine_similarity(hidden[i][0], hidden[i + 1][0], dim=-1).tolist()
     np.testing.assert_allclose(found, [1 - np.mean(values) for values in cosines], atol=1e-5)
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 30, 0])
+@pytest.mark.parametrize("family", ["bert", "mpnet", "distilbert", "modernbert", "gpt2", "llama"])
+def test_candidates_score_as_if_each_were_cut(family, held_bytes, tiny_folder, monkeypatch):
+    monkeypatch.setattr(planning, "HELD_BYTES", held_bytes)
+    network, tokenizer = load_whole(tiny_folder(family))
+    sample = Sample.of(network, tokenizer, TEXT[:8] * 5, None)  # two batches
+    original, runs = sample.vectors(network), []
+    hooks = [block.register_forward_hook(lambda *_: runs.append(1)) for block in model_blocks(network)]
+    found = planning.candidate_harms(network, lambda network: harm(network, sample, original, "fidelity"))
+    for hook in hooks:
+        hook.remove()
+    expected = []
+    for gone in (1, 2, 3):
+        with without_layers(network, [layer for layer in (1, 2, 3) if layer != gone]):
+            expected.append(harm(network, sample, original, "fidelity"))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    # of 3 blocks: all once, the upper 2 as a check, then the 2 and 1 above a block; the last goes from the whole
+    assert len(runs) == len(sample.batches) * ((3 + 2 + 2 + 1 + 2) if held_bytes else (3 + 6))
+    assert network.config.num_hidden_layers == 3
 
 
 def test_iterative_perplexity_drops_what_brute_force_drops(tiny_folder, corpus, tmp_path):
