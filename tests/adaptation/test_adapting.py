@@ -1,5 +1,8 @@
 """`adapt` as a whole: every kind of task, resume, baselines, few examples, folders that are loaded again."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 from scipy import stats
 from transfers import QUICK, TASKS, batch_of, corpus_of, student_of, transfer_of
 from typer.testing import CliRunner
@@ -23,6 +27,7 @@ from residuum.models.loading import weights_fingerprint
 from residuum.reporting.report import section
 from residuum.samples import sample_text
 from residuum.storage.results import read_run
+from tiny import save_model
 
 
 @pytest.fixture(scope="module")
@@ -322,6 +327,47 @@ def test_the_command_line_gives_the_numbers_of_python(students, tmp_path):
     )  # fmt: skip
     value = same.scores.query("k == 0 and part == 'test' and metric == 'accuracy'")["value"].item()
     assert f"accuracy: {value:.4f}" in scored.output
+
+
+@pytest.mark.slow
+def test_two_processes_give_what_one_with_twice_the_batch_gives(tmp_path):
+    """Without dropout, which each process draws for itself, and with batches that are not grouped by length."""
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    source, target = (save_model("xlm-roberta", tmp_path / name, seed=seed, **still) for seed, name in enumerate("st"))
+    (tmp_path / "data").mkdir()
+    for split, language, n in (("train", "en", 16), ("dev", "en", 8), ("dev", "tr", 8), ("test", "tr", 8)):
+        text = sample_text("nli", language=language, size=n, split=split)
+        (tmp_path / f"data/{split}-{language}.tsv").write_text(text, encoding="utf-8")
+    arguments = ["adapt", source, tmp_path / "data", "--target", f"tr={target}", "--task", "sentence", "--epochs", 1]
+    arguments += [
+        "--strategy",
+        "adapter-joint",
+        "--few-shot",
+        4,
+        "--draws",
+        1,
+        "--few-shot-epochs",
+        1,
+        "--no-by-length",
+    ]
+    arguments += ["--learning-rate", 3e-3, "--few-shot-learning-rate", 3e-3, "--reduction", 4, "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    for processes, size in ((1, 8), (2, 4)):
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
+        options = ["--batch-size", size, "--save-few-shot", "--out", tmp_path / str(processes)]
+        command = [*launcher, "-m", "residuum", *arguments, *options]
+        done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("test accuracy, zero-shot") == 1, "only the main process speaks"
+    one, two = (read_run(tmp_path / name) for name in ("1", "2"))
+    pd.testing.assert_frame_equal(two.tables["scores"], one.tables["scores"])
+    changes = [sorted((tmp_path / name).rglob("change.safetensors")) for name in ("1", "2")]
+    assert len(changes[0]) == len(changes[1]) == 2  # after the source language, and after few examples
+    for alone, together in zip(*changes, strict=True):
+        learnt = load_file(together)
+        for name, value in load_file(alone).items():
+            torch.testing.assert_close(learnt[name], value, rtol=1e-4, atol=2e-5)
+    assert not list(tmp_path.rglob("checkpoints"))
 
 
 @pytest.mark.slow

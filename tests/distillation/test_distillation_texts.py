@@ -17,6 +17,8 @@ from residuum.distillation.texts import (
     LineEncoder,
     NumberedLine,
     PairwiseBatches,
+    ScheduledBatches,
+    batch_sizes,
     check_tokenizer,
     held_out_lines,
     translation_pairs,
@@ -144,6 +146,49 @@ def test_a_column_of_json_lines_gives_the_batches_of_its_text(encoder, texts, tm
     for position in range(4):
         assert torch.equal(plain(position)["en"]["labels"], column(position)["en"]["labels"])
     assert held_out_lines(str(table), by_column) == lines[:1]
+
+
+def test_a_line_beyond_the_maximum_length_is_read_in_windows_that_hold_every_token(encoder, tmp_path):
+    text = " ".join(LINES["en"] * 6)
+    encode = encoder()
+    whole = encode.tokenizer(text)["input_ids"]
+    first, *body, last = whole
+    windows = encode.windows(NumberedLine(0, 0, text))
+    assert [window.window for window in windows] == list(range(len(windows)))
+    assert [piece for window in windows for piece in window.ids[1:-1]] == body
+    sizes = [len(window.ids) for window in windows]
+    assert max(sizes) <= encode.max_length < len(whole)
+    assert max(sizes) - min(sizes) <= len(windows)
+    assert {(window.ids[0], window.ids[-1]) for window in windows} == {(first, last)}
+    labels = encode(windows)["labels"]
+    assert not torch.equal(labels[0] != IGNORED, labels[1] != IGNORED)  # masks of their own
+    short = NumberedLine(0, 0, LINES["en"][0])
+    assert encode.windows(short) == [short]
+    (tmp_path / "long.txt").write_text(f"{text}\n{LINES['en'][0]}\n")
+    for long_lines, expected in (("windows", len(windows) + 1), ("truncate", 2)):
+        settings = TextSettings(batch_size=1, held_out=0, long_lines=long_lines)
+        source = {"en": str(tmp_path / "long.txt")}
+        batches = LanguageBatches(source, {"en": encoder(long_lines=long_lines)}, settings)
+        assert len(list(batches.streams["en"].stream(0))) == expected
+
+
+def test_languages_share_a_step_by_the_sizes_of_their_texts(tmp_path):
+    texts = {}
+    for language, lines in (("en", 800), ("sw", 50)):
+        (tmp_path / language).write_text("a b c\n" * lines)
+        texts[language] = str(tmp_path / language)
+    assert batch_sizes(texts, TextSettings(batch_size=17)) == {"en": 17, "sw": 17}
+    assert batch_sizes(texts, TextSettings(batch_size=17, sampling=1)) == {"en": 32, "sw": 2}
+    assert batch_sizes(texts, TextSettings(batch_size=50, sampling=0.5)) == {"en": 80, "sw": 20}
+    with pytest.raises(CorpusError, match=r"text.sampling counts the lines .* streamed from the hub"):
+        batch_sizes({"en": "owner/name"}, TextSettings(sampling=0.3))
+
+
+def test_scheduled_batches_say_how_much_of_the_training_is_done(encoder, texts):
+    plain = LanguageBatches({"en": texts["en"]}, {"en": encoder()}, TextSettings(batch_size=2, held_out=0))
+    batches = ScheduledBatches(plain, 5)
+    assert [batches(position)["progress"] for position in (0, 2, 4)] == [0, 0.5, 1]
+    assert torch.equal(batches(1)["en"]["input_ids"], plain(1)["en"]["input_ids"])
 
 
 def test_text_is_read_packed_or_plain_and_blank_lines_are_dropped(tmp_path):

@@ -15,12 +15,14 @@ from safetensors.torch import load_file
 
 from residuum.cli import main
 from residuum.distillation.distilling import described_fingerprint, distill, verdict, with_fingerprints
+from residuum.distillation.estimating import _counted_pass, count_step
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.distillation.steps import DistillationStep
 from residuum.errors import CorpusError, ModelError, OtherRunError, SettingError, StoreError
 from residuum.reporting.report import section
 from residuum.storage.results import read_run
+from residuum.training.loop import kept_for_backward
 from teachers import LINES, save_teacher
 from tiny import save_model
 
@@ -104,7 +106,11 @@ def test_a_run_ends_with_a_verdict_and_the_next_command(done):
     scores, teacher = done[2].run.summary, done[2].run.summary["teacher scores"]
     kept = [scores[name] / teacher[name] for name in ("retrieval tr-en", "retrieval en-tr") if teacher[name]]
     assert f"{min(kept):.0%} to {max(kept):.0%} of the teacher's retrieval accuracy" in text or len(kept) < 2
-    assert f"Next: residuum evaluate retrieval {done[2].students['en']} PAIRS" in text
+    students, (tr, en) = done[2].students, done[0]["evaluation"]["pairs"]["tr-en"]
+    told = (
+        f"Next: residuum evaluate retrieval {students['tr']} {tr} --translations {en} --target-model {students['en']}"
+    )
+    assert told in text
     assert verdict({}, {}, {}).startswith("Verdict: nothing was measured")
     worse = verdict({"perplexity a/a": 3.0, "retrieval a-b": 0.3}, {"retrieval a-b": 0.6}, {"perplexity a/a": 2.0})
     assert worse == (
@@ -272,6 +278,37 @@ def test_a_plan_counts_measures_and_draws(values):
     assert "teacher  1 2 3 4\nstudent  · 1 · 2" in str(found)
 
 
+def test_operations_are_counted_for_another_device(values):
+    """Against the formula: 2 per weight and token, 4·tokens·width for attention, three times that with the way back."""
+    text, width, inner, length = {"batch_size": 2, "held_out": 2, "max_length": 24}, 16, 24, 24
+    block = 2 * length * (4 * width**2 + 2 * width * inner) + 4 * length**2 * width
+    lines = 2 * 2  # of both languages
+    without = count_step(prepare(read_settings(values(preset="tinybert", text=text))))
+    assert without[0] == lines * (4 + 3 * 2) * block
+    with_head = count_step(prepare(read_settings(values(preset="hinton", text=text))))
+    assert with_head[0] == pytest.approx(without[0] + lines * 4 * 2 * 0.15 * length * 107 * width)
+    again = {"gradient_checkpointing": True, "accumulation": 2}
+    twice = count_step(prepare(read_settings(values(preset="tinybert", text=text, optimiser=again))))
+    assert twice[0] == 2 * lines * (4 + 4 * 2) * block
+    assert twice[1] < without[1]
+    plan = distill.estimate(**values(preset="tinybert", text=text, flops=1e9))
+    assert plan.seconds_per_step == pytest.approx(without[0] / 1e9)
+    assert plan.memory == without[1]
+    assert "3 steps at 1e+09 FLOP/s, every line 24 tokens long" in str(plan)
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2", "llama"])
+def test_the_memory_of_a_pass_is_that_of_a_real_one(family, values):
+    student = prepare(read_settings(values(family, losses={"hidden_mse": 1.0}))).students[0].model
+    ids = torch.ones((1, 24), dtype=torch.long)
+    with kept_for_backward(list(student.module.parameters())) as kept:
+        states = student.run(ids, torch.ones_like(ids)).hidden
+        torch.stack([state.sum() for state in states]).sum().backward()
+    counted, real = _counted_pass(student, 24, half=False, learns=True)[1], sum(kept.values())
+    assert real <= counted < 1.4 * real  # a fused attention, which is not counted on, keeps no probabilities
+    assert _counted_pass(student, 24, half=True, learns=True)[1] < 0.7 * counted
+
+
 def test_the_command_line_plans_and_refuses_in_one_line(values, monkeypatch, capfd, tmp_path):
     config = values()
 
@@ -301,6 +338,8 @@ def test_the_command_line_plans_and_refuses_in_one_line(values, monkeypatch, cap
     assert command(*common, "--estimate", "--out", tmp_path / "none") == 0
     assert "student layers 1 learn from no layer" in capfd.readouterr().out
     assert not (tmp_path / "none").exists()
+    assert command(*common, "--estimate") == 0  # an estimate writes nothing, so it needs no folder
+    assert "time per step" in capfd.readouterr().out
     assert command(*common) == 2
     assert capfd.readouterr().err == "residuum: Missing --out; see --help.\n"
     named = {"text": config["text"], "optimiser": config["optimiser"], "out": str(tmp_path / "named")}

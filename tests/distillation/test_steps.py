@@ -41,6 +41,39 @@ def plain_loss(prepared, module, batch, project=lambda layer, states: states):
     return weights["mlm"] * mlm + weights["soft"] * soft + weights["hidden_mse"] * hidden
 
 
+def test_weights_and_temperature_follow_their_schedules(settings):
+    losses = {"mlm": 0.5, "soft": 0.25, "hidden_mse": 0.25}
+    schedules = {"temperature": (8.0, 2.0), "mlm": (0.0, 0.5), "hidden_mse": (1.0, 0.0)}
+    prepared = prepare(settings(losses=losses, schedules=schedules, optimiser={"steps": 5}))
+    batch = prepared.batches(2)
+    assert batch["progress"] == 0.5
+    now = prepare(settings(losses={"mlm": 0.25, "soft": 0.25, "hidden_mse": 0.5}, temperature=5.0))
+    expected, found = now.step(now.batches(2)), prepared.step(batch)
+    torch.testing.assert_close(found.total, expected.total)
+    assert found.terms.keys() == expected.terms.keys()
+    assert not any(name.startswith("mlm") for name in prepared.step(prepared.batches(0)).terms)  # its weight is 0
+    for wrong, message in (
+        ({"temperature": (0, 1)}, "expected two numbers above 0"),
+        ({"cls_mse": (0, 1)}, "the loss has no such term"),
+        ({"mlm": (0, 0)}, "not both 0"),
+    ):
+        with pytest.raises(SettingError, match=message):
+            settings(losses=losses, schedules=wrong)
+
+
+def test_a_language_counts_as_many_lines_as_it_has_in_a_step(settings, texts, tmp_path):
+    """Shares of 8/5 and 2/5: the loss is the weighted sum of the two languages' mean losses."""
+    (tmp_path / "tr.txt").write_text(Path(texts["tr"]).read_text()[:-1].rsplit("\n", 15)[0])
+    options = {"texts": {"en": texts["en"], "tr": str(tmp_path / "tr.txt")}, "preset": "hinton+hidden"}
+    text = {"batch_size": 5, "held_out": 0, "sampling": 1}
+    prepared = prepare(settings(**options, text=text, share="all"))
+    batches = prepared.batches(0)
+    assert [len(batch["labels"]) for batch in batches.values()] == [8, 2]
+    (student,) = prepared.students
+    parts = [float(plain_loss(prepared, student.model.module, batches[name]).detach()) for name in ("en", "tr")]
+    assert float(prepared.step(batches).total.detach()) == pytest.approx(1.6 * parts[0] + 0.4 * parts[1], rel=1e-5)
+
+
 def copied_students(prepared):
     """Copies of the students that still share among themselves what the students share."""
     modules = {student.name: student.model.module for student in prepared.students}

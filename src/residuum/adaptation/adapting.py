@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +23,9 @@ from residuum.maths.statistics import jackknife
 from residuum.models.loading import WEIGHT_BYTES, check_weights, stored_weights
 from residuum.settings import command, named_values
 from residuum.storage.files import folder_name
-from residuum.storage.results import Result, Run, finished_run, write_run
+from residuum.storage.results import Result, Run, finished_run, read_run, write_run
 from residuum.training.encoding import Problem, problem_of
+from residuum.training.processes import is_main_process, wait_for_others
 
 COMMAND = "adapt"
 KEYS = ["strategy", "language", "k", "part", "metric"]
@@ -61,6 +61,8 @@ class Adaptation(Result):
 
     def text(self) -> str:
         """One table per part without target examples, then one per number of them."""
+        if not is_main_process():
+            return ""
         metric = self.run.summary["metric"]
         runs = {row["k"]: row["n"] for row in self.means.to_dict("records") if row["k"] and row["part"] == "test"}
         tables = {f"{part} {metric}, zero-shot": self.table(part) for part in ("dev", "test")}
@@ -83,10 +85,9 @@ def adapt(settings: AdaptSettings) -> Adaptation:
     multilingual model that serves as both. `data` is a folder with files such as `train-en.tsv` and `dev-tr.tsv`, or
     what `read_transfer` returned. With a `teacher` fine-tuned on the task, students learn its logits too. `few_shot`
     are numbers of target examples to tune on afterwards, with `draws` random samples each. Every strategy has its
-    folder in `out`.
+    folder in `out`. Under `torchrun`, W processes train together with W times the batch; the main one scores and
+    writes.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingError("adapt runs in one process; start it without torchrun.")
     paths = target_students(settings)
     one_model = settings.target is None
     strategies = named_strategies(settings.strategy, one_model=one_model)
@@ -108,14 +109,17 @@ def adapt(settings: AdaptSettings) -> Adaptation:
     }
     assert settings.out is not None  # checked by the record
     out = Path(settings.out)
-    if run := finished_run(out, COMMAND, config, fresh=settings.fresh):
+    run = finished_run(out, COMMAND, config, fresh=settings.fresh)
+    wait_for_others(settings.device)  # none writes before all have looked
+    if run:
         return Adaptation(out, run)
     answers = None if group.teacher is None else teacher_answers(group.teacher, corpora.train)
     context = AdaptationContext(corpora, settings, common, answers)
     tables = _tables(context, group, strategies, config["seeds"], out)
-    run = Run(COMMAND, config, _summary(problem, corpora, tables), tables)
-    write_run(out, run)
-    return Adaptation(out, run)
+    if is_main_process():
+        write_run(out, Run(COMMAND, config, _summary(problem, corpora, tables), tables))
+    wait_for_others(settings.device)
+    return Adaptation(out, read_run(out))
 
 
 def target_students(settings: AdaptSettings) -> dict[str, Any]:

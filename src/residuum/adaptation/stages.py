@@ -13,7 +13,7 @@ from residuum.adaptation.adapted import is_saved, save_adapted
 from residuum.adaptation.changes import Applied, Change, applied
 from residuum.adaptation.corpora import TargetParts, TransferCorpora
 from residuum.adaptation.settings import AdaptSettings
-from residuum.adaptation.strategies import Strategy, learn_only, learn_over_frozen, strategy_plan
+from residuum.adaptation.strategies import Strategy, StrategyPlan, learn_only, learn_over_frozen, strategy_plan
 from residuum.adaptation.students import (
     TASK_WEIGHT,
     AdaptationModel,
@@ -25,9 +25,11 @@ from residuum.adaptation.students import (
 from residuum.corpus import Corpus
 from residuum.errors import ModelError
 from residuum.models.surgery import layer_count
-from residuum.storage.results import Run, finished_run, write_run
+from residuum.storage.results import Run, finished_run, read_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
 from residuum.training.learning import TrainingData, learn
+from residuum.training.loop import TrainingResult
+from residuum.training.processes import is_main_process, process_count, wait_for_others
 from residuum.training.settings import LearningSettings
 
 if TYPE_CHECKING:
@@ -61,12 +63,16 @@ def learn_zero_shot(
 ) -> Run:
     """Train a strategy with the students that read for it, from one seed, and write what it learnt into a folder.
 
-    `targets` are the students, by language, that it will be put into.
+    `targets` are the students, by language, that it will be put into. Of several processes the main one writes.
     """
     settings, corpora, answering = context.settings, context.corpora, students[-1]
     config = {**context.config, "strategy": strategy.name, "students": [s.identity for s in students], "seed": seed}
-    if (run := finished_run(out, TRAINING, config, fresh=settings.fresh)) and is_saved(out):
-        discard_checkpoints(out)  # left by a kill
+    run = finished_run(out, TRAINING, config, fresh=settings.fresh)
+    done = run is not None and is_saved(out)
+    wait_for_others(settings.device)  # none writes before all have looked
+    if run is not None and done:
+        if is_main_process():
+            discard_checkpoints(out)  # left by a kill
         return run
     data = _source_data(context, students)
     networks = [student.network(seed) for student in students]
@@ -87,26 +93,34 @@ def learn_zero_shot(
         fresh=settings.fresh,
         progress=settings.progress,
     )
-    load_checkpoint(out, plan.modules, best=settings.checkpoint == "best")
-    scores, change = answering.scores(networks[-1], corpora.dev), plan.change()
-    save_adapted(out, strategy, answering, networks[-1], change, targets)
-    metric = answering.problem.metrics[0]
-    summary = {
-        "layers": layer_count(networks[-1]),
-        "parameters": sum(p.numel() for p in networks[-1].parameters()),
+    if is_main_process():
+        load_checkpoint(out, plan.modules, best=settings.checkpoint == "best")
+        change = plan.change()
+        save_adapted(out, strategy, answering, networks[-1], change, targets)
+        summary = {
+            **_training_summary(plan, networks[-1], change, training),
+            "metric": answering.problem.metrics[0],
+            "source dev": answering.scores(networks[-1], corpora.dev)[answering.problem.metrics[0]],
+        }
+        curves = training.scores.melt(id_vars="step", var_name="metric", value_name="value")
+        write_run(out, Run(TRAINING, config, summary, {"curves": curves, "history": training.history}))
+        discard_checkpoints(out)
+    wait_for_others(settings.device)
+    return read_run(out)
+
+
+def _training_summary(
+    plan: StrategyPlan, network: PreTrainedModel, change: Change, training: TrainingResult
+) -> dict[str, Any]:
+    return {
+        "layers": layer_count(network),
+        "parameters": sum(p.numel() for p in network.parameters()),
         "parameters trained": plan.n_trained,
         "parameters saved": change.n_parameters,
-        "metric": metric,
-        "source dev": scores[metric],
         "steps": training.steps,
         "best step": training.best_step,
         "seconds": round(training.progress.seconds, 3),
     }
-    curves = training.scores.melt(id_vars="step", var_name="metric", value_name="value")
-    run = Run(TRAINING, config, summary, {"curves": curves, "history": training.history})
-    write_run(out, run)
-    discard_checkpoints(out)
-    return run
 
 
 def _source_data(context: AdaptationContext, students: Sequence[AdaptationModel]) -> TrainingData:
@@ -137,11 +151,11 @@ def zero_shot_learning(settings: AdaptSettings, strategy: Strategy, task: str) -
 
 
 def few_shot_learning(settings: AdaptSettings, k: int) -> LearningSettings:
-    """How the target student learns from k examples, none of them twice in a batch; the last weights are kept."""
+    """How the target student learns from k examples, none of them twice in a step; the last weights are kept."""
     return _learning(
         settings,
         epochs=settings.few_shot_epochs,
-        batch_size=min(settings.few_shot_batch_size, k),
+        batch_size=min(settings.few_shot_batch_size, max(1, k // process_count())),
         learning_rate=settings.few_shot_learning_rate,
         evaluate_every=ONLY_AT_THE_END,
     )
@@ -202,8 +216,12 @@ def _score_draw(
 
     student, save = target.student, bool(k) and context.settings.save_few_shot
     config = {**target.config, "answering": student.identity, "k": k, "draw": draw, "seed": seed}
-    if (run := finished_run(out, TARGET, config, fresh=context.settings.fresh)) and (not save or is_saved(out)):
-        discard_checkpoints(out)  # left by a kill
+    run = finished_run(out, TARGET, config, fresh=context.settings.fresh)
+    done = run is not None and (not save or is_saved(out))
+    wait_for_others(context.settings.device)  # none writes before all have looked
+    if run is not None and done:
+        if is_main_process():
+            discard_checkpoints(out)  # left by a kill
         return run.tables["scores"]
     parts = target.parts.scored
     with applied(network, target.change) as change_in:
@@ -211,18 +229,19 @@ def _score_draw(
             examples = drawn_examples(target.parts.pool, k, seed, draw)
             _tune(context, target, change_in, examples, out, config, seed + draw)
             parts = {"test": target.parts.test} if target.parts.pool_is_dev else parts
-        if save:
-            served = {target.language: student.path}
-            save_adapted(out, target.strategy, student, network, change_in.current(), served)
-        rows = [
-            {"k": k, "draw": draw, "part": part, "metric": metric, "value": value}
-            for part, corpus in parts.items()
-            for metric, value in student.scores(network, corpus).items()
-        ]
-    scores = pd.DataFrame(rows)
-    write_run(out, Run(TARGET, config, tables={"scores": scores}))
-    discard_checkpoints(out)
-    return scores
+        if is_main_process():
+            if save:
+                served = {target.language: student.path}
+                save_adapted(out, target.strategy, student, network, change_in.current(), served)
+            rows = [
+                {"k": k, "draw": draw, "part": part, "metric": metric, "value": value}
+                for part, corpus in parts.items()
+                for metric, value in student.scores(network, corpus).items()
+            ]
+            write_run(out, Run(TARGET, config, tables={"scores": pd.DataFrame(rows)}))
+            discard_checkpoints(out)
+    wait_for_others(context.settings.device)
+    return read_run(out).tables["scores"]
 
 
 def _tune(

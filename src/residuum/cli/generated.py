@@ -68,7 +68,7 @@ def add_command(app: typer.Typer, entry: CommandEntry) -> None:
 def _run(entry: CommandEntry, record: type[Settings], values: dict[str, Any]) -> None:
     """Build the record, run the command and print its result."""
     as_json, estimate = values.pop("json"), values.pop("estimate", False)
-    settings = _settings(record, values)
+    settings = _settings(record, values, optional=("out",) if estimate else ())
     quiet_libraries()
     verb = loaded(entry.verb)
     try:
@@ -121,7 +121,7 @@ def _show(entry: CommandEntry, settings: Settings, result: Any) -> None:
         typer.echo(tables)
 
 
-def _settings(record: type[Settings], values: Mapping[str, Any]) -> Any:
+def _settings(record: type[Settings], values: Mapping[str, Any], optional: Sequence[str] = ()) -> Any:
     """The record from the options, with the values of a YAML file where an option is not given."""
     arguments = [setting.name for setting in setting_fields(record) if isinstance(setting.option, Argument)]
     given = {
@@ -132,7 +132,8 @@ def _settings(record: type[Settings], values: Mapping[str, Any]) -> Any:
     try:
         if (config := given.pop("config", None)) is not None:
             given = _with_yaml(record, given, Path(config))
-        if missing := [s for s in setting_fields(record) if s.required and s.option.cli and s.name not in given]:
+        required = [s for s in setting_fields(record) if s.required and s.option.cli and s.name not in optional]
+        if missing := [s for s in required if s.name not in given]:
             names = ", ".join(metavar(s) if isinstance(s.option, Argument) else s.flag for s in missing)
             raise SettingError(f"Missing {names}; see --help.")
         return record(**given)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from residuum.corpus.streams import TextOptions, text_fingerprint
-from residuum.costs import Cost, CostStep, timed, within
+from residuum.costs import within
+from residuum.distillation.estimating import DistillationPlan, estimate_distillation
 from residuum.distillation.exporting import export_students, loss_table, parameter_table, score_table, trimming_table
 from residuum.distillation.preparation import Prepared, prepare
 from residuum.distillation.settings import DistillSettings
-from residuum.distillation.students import parameter_counts
 from residuum.errors import SettingError
-from residuum.maths.losses import drawn
 from residuum.models.cards import check_hub, push_each
-from residuum.models.loading import check_weights, evaluating
+from residuum.models.loading import check_weights
 from residuum.models.surgery import files_fingerprint
 from residuum.settings import command
 from residuum.storage.results import Result, Run, finished_run, write_run
 from residuum.training.checkpoints import discard_checkpoints, load_checkpoint
-from residuum.training.loop import TrainingResult, rehearse, train, training_step
+from residuum.training.loop import TrainingResult, train
 from residuum.training.processes import is_main_process
 from residuum.training.settings import TrainingSettings
 
@@ -81,42 +80,34 @@ class Distillation(Result):
         waited = summary["waiting for data"]
         lines += [verdict(scores, summary["teacher scores"], summary["start scores"])]
         lines += [f"The model waited for data in {waited:.1%} of the training time."] * (waited > WAITING)
-        names = list(self.students)
-        adapted = f"residuum adapt {self.students[names[0]]} DATA --task TASK"
-        adapted += "".join(f" --target {name}={self.students[name]}" for name in names[1:2]) or " --language LANGUAGE"
-        retrieval = f"residuum evaluate retrieval {self.students[names[0]]} PAIRS"
-        retrieval += "".join(f" --target-model {self.students[name]}" for name in names[1:2])
-        return "\n".join([*lines, f"Next: {retrieval} --out OUT", f"or: {adapted} --out OUT"])
+        return "\n".join([*lines, *self._next_commands()])
+
+    def _next_commands(self) -> list[str]:
+        """How to measure the students and adapt them to a task, with the pairs that the run measured if it had any."""
+        (source, *others), pairs = list(self.students), self.run.config["evaluation"]["pairs"]
+        retrieval, readers = f"{self.students[source]} PAIRS", [source, *others[:1]]
+        if pairs:
+            pair, files = next(iter(pairs.items()))
+            readers = [self._reader(language) for language in pair.split("-")]
+            retrieval = f"{self.students[readers[0]]} {files[0]} --translations {files[1]}"
+        if readers[-1] != readers[0]:
+            retrieval += f" --target-model {self.students[readers[-1]]}"
+        adapted = f"{self.students[source]} DATA --task TASK"
+        adapted += "".join(f" --target {name}={self.students[name]}" for name in others[:1]) or " --language LANGUAGE"
+        return [
+            f"Next: residuum evaluate retrieval {retrieval} --out OUT",
+            f"or: residuum adapt {adapted} --out OUT",
+        ]
+
+    def _reader(self, language: str) -> str:
+        """The first student of a language; where there is one student only, that one."""
+        languages = self.run.config["students"] or {name: (name,) for name in self.students}
+        return next((name for name in self.students if language in languages.get(name, ())), next(iter(self.students)))
 
 
 def estimate(settings: DistillSettings) -> DistillationPlan:
-    """Time, memory, parameters and layer map of a distillation, from its first steps; nothing is written."""
-    prepared = prepare(replace(settings, teacher_cache=None))  # the cache would be written
-    teacher, training = prepared.teacher.model, training_settings(settings)
-    counts = parameter_counts({student.name: student.model for student in prepared.students})
-    rehearsal = rehearse(
-        prepared.modules,
-        prepared.batches,
-        prepared.step,
-        training,
-        parameters=prepared.parameter_groups(),
-        device=settings.device,
-        beside=sum(p.numel() * p.element_size() for p in teacher.module.parameters()),
-    )
-    with evaluating(prepared.modules.values()):
-        scoring = timed(prepared.monitor)
-    return DistillationPlan(
-        f"students {', '.join(settings.learners)}: {settings.optimiser.steps:,} steps",
-        (
-            training_step("training", rehearsal, training, None, scoring),
-            CostStep("scores", scoring, disk=4 * counts["total"]),
-        ),
-        parameters=counts,
-        teacher_parameters=teacher.module.num_parameters(),
-        seconds_per_step=rehearsal.seconds * settings.turns,
-        layer_map=drawn(prepared.objective.layers, prepared.students[0].model.n_layers, teacher.n_layers),
-        initialisation=f"initialised from: {settings.initialise} ({settings.initialise_map})",
-    )
+    """Time, memory, parameters and layer map of a distillation; nothing is written."""
+    return estimate_distillation(settings, training_settings(settings))
 
 
 @command(DistillSettings, estimate=estimate)
@@ -144,30 +135,6 @@ def distill(settings: DistillSettings) -> Distillation:
     if is_main_process():
         push_each([out / "students" / name for name in settings.learners], settings.push_to_hub)
     return Distillation(run or Run(COMMAND, identity, {"students": list(settings.learners)}), out)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistillationPlan(Cost):
-    """The cost of a distillation, and what its students are."""
-
-    parameters: dict[str, int]  # per student, shared, total
-    teacher_parameters: int
-    seconds_per_step: float
-    layer_map: str
-    initialisation: str
-
-    def __str__(self) -> str:
-        students = {name: n for name, n in self.parameters.items() if name not in ("shared", "total")}
-        lines = [
-            super().__str__(),
-            f"time per step: {self.seconds_per_step:.3g} s",
-            f"teacher: {self.teacher_parameters:,} parameters",
-            *(f"student {name}: {n:,} parameters ({n / self.teacher_parameters:.0%})" for name, n in students.items()),
-            f"shared by students: {self.parameters['shared']:,}; all students together: {self.parameters['total']:,}",
-            self.initialisation,
-            self.layer_map,
-        ]
-        return "\n".join(lines)
 
 
 def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:

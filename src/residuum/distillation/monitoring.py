@@ -67,9 +67,10 @@ class Monitor:
         assert head is not None
         projection = head.projection if teacher is None else student.teacher_projection or head.projection
         total, count = 0.0, 0
-        lines = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
-        for block in _blocks(lines):
-            batch = self._moved(self.encoders[language](block))
+        encode = self.encoders[language]
+        whole = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
+        for block in _blocks([window for line in whole for window in encode.windows(line)]):
+            batch = self._moved(encode(block))
             places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
             states = _states(teacher or student, batch)[-1].flatten(0, 1)[places]
             labels = student.ids(batch["labels"].flatten()[places])

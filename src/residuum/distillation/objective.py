@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,13 @@ class DistillationObjective:
     causal: bool
     divergence: Divergence = "forward"
     layer_weights: tuple[float, ...] | None = None  # of each mapped layer, from the bottom; None: 1 each
+    schedules: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of the temperature and of weights
+
+    def at(self, progress: float) -> DistillationObjective:
+        """The objective when a share of the training is done: what has a schedule is on the line between its ends."""
+        now = {name: first + progress * (last - first) for name, (first, last) in self.schedules.items()}
+        temperature = now.pop("temperature", self.temperature)
+        return replace(self, weights={**self.weights, **now}, temperature=temperature, schedules={})
 
     @property
     def reads_text(self) -> bool:

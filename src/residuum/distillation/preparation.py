@@ -37,6 +37,8 @@ from residuum.distillation.texts import (
     LanguageBatches,
     LineEncoder,
     PairwiseBatches,
+    ScheduledBatches,
+    batch_sizes,
     check_tokenizer,
     held_out_lines,
     translation_pairs,
@@ -58,7 +60,7 @@ from residuum.models.sentences import check_layout_width, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
 from residuum.training.optimisation import ParameterGroup, trainable_groups
-from residuum.training.processes import check_abilities
+from residuum.training.processes import check_abilities, process_count
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -76,7 +78,7 @@ class Prepared:
     students: list[Student]
     vocabularies: dict[str, Vocabulary]  # of each student, where trimmed
     objective: DistillationObjective
-    batches: LanguageBatches | PairwiseBatches
+    batches: LanguageBatches | PairwiseBatches | ScheduledBatches
     step: DistillationStep
     monitor: Monitor
 
@@ -138,7 +140,13 @@ def prepare(settings: DistillSettings) -> Prepared:
         layout := read_sentence_layout(settings.teacher)
     ) is not None:  # before hours of training, not when students are written
         check_layout_width(layout, students[0].model.hidden_size)
-    batches = LanguageBatches(settings.texts, encoders, settings.text, translations)
+    sizes = batch_sizes(settings.texts, settings.text)
+    batches: Any = LanguageBatches(settings.texts, encoders, settings.text, translations, sizes)
+    if settings.recipe != "corrected":
+        batches = PairwiseBatches(batches, settings.language_student_pairs)
+    if settings.schedules:
+        moves = settings.optimiser.steps * settings.turns * settings.optimiser.accumulation
+        batches = ScheduledBatches(batches, moves * process_count())
     cache = Path(settings.teacher_cache) if settings.teacher_cache else None
     last = None if settings.recipe == "corrected" else LastOutput()
     teacher = Teacher(model, objective, weights_fingerprint(model.module), cache, last)
@@ -155,9 +163,7 @@ def prepare(settings: DistillSettings) -> Prepared:
         students=students,
         vocabularies=vocabularies,
         objective=objective,
-        batches=batches
-        if settings.recipe == "corrected"
-        else PairwiseBatches(batches, settings.language_student_pairs),
+        batches=batches,
         step=DistillationStep(
             teacher,
             students,
@@ -166,6 +172,7 @@ def prepare(settings: DistillSettings) -> Prepared:
             discriminator,
             translated=bool(settings.translations),
             first_token=layout is not None and layout.pooling == ("cls",),
+            shares={language: size / settings.text.batch_size for language, size in sizes.items()},
         ),
         monitor=Monitor(students, encoders, held_out, monitored, device),
     )
@@ -228,6 +235,7 @@ def make_objective(settings: DistillSettings, teacher: LanguageModel) -> Distill
         layers=layers,
         divergence=settings.divergence,
         layer_weights=settings.layer_weights,
+        schedules=settings.schedules,
         temperature=settings.loss.temperature,
         recipe=settings.recipe,
         causal=teacher.causal,

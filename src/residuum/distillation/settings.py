@@ -171,6 +171,13 @@ class TextSettings(Settings):
 
     batch_size: Annotated[int, Option("Lines per language and step", at_least=1)] = 16
     max_length: Annotated[int, Option("Maximum tokens per line", at_least=4)] = 512
+    long_lines: Annotated[
+        Literal["windows", "truncate"], Option("Read lines beyond max_length in windows, or cut them off")
+    ] = "windows"
+    sampling: Annotated[
+        float,
+        Option("Share a step's lines by (lines of each text)^this: 0 equal, 1 proportional, 0.3 as XLM-R", at_least=0),
+    ] = 0.0
     shuffle_buffer: Annotated[int, Option("Lines in the shuffle buffer", at_least=1)] = 10_000
     masked: Annotated[float, Option("Fraction of tokens to predict", above=0, below=1)] = 0.15
     new_masks_each_epoch: Annotated[bool, Option("Choose new tokens to predict in every epoch")] = True
@@ -278,6 +285,10 @@ class DistillSettings(Publishing, Resumable):
             "Weight of each mapped layer in terms that are summed over layers, from the bottom [1 each]", at_least=0
         ),
     ] = None
+    schedules: Annotated[
+        dict[str, tuple[float, float]],
+        Option("First and last value of the temperature or of a term's weight, such as temperature: [8, 2]", cli=False),
+    ] = field(default_factory=dict)
     layer_map: Annotated[
         LayerMapChoice | None,
         Option("Teacher layer per student layer: uniform, top, bottom, last or numbers [by preset]", at_least=1),
@@ -311,6 +322,15 @@ class DistillSettings(Publishing, Resumable):
         str | None, Option("Folder that keeps the teacher's outputs per line", group="output", identity=False)
     ] = None
     onnx: Annotated[bool, Option("Write ONNX files too", group="output")] = False
+    flops: Annotated[
+        float | None,
+        Option(
+            "Estimate for another device that does so many FLOP/s, such as 6e13",
+            "where it runs",
+            above=0,
+            identity=False,
+        ),
+    ] = None
     report_to: ReportTo = ()
     seed: Seed = 0
     device: Device = "auto"
@@ -368,6 +388,15 @@ class DistillSettings(Publishing, Resumable):
         total = sum((self.losses or {"": 1.0}).values())
         if abs(total - 1) > SUM_TOLERANCE:
             raise SettingError(f"losses: the weights add up to {total:.4g}; expected 1 (± {SUM_TOLERANCE}).")
+        for name, values in self.schedules.items():
+            if name == "temperature":
+                if min(values) <= 0:
+                    raise SettingError(f"schedules.temperature is {values}; expected two numbers above 0.")
+            elif not self.loss.weights.get(name):
+                known = ", ".join(("temperature", *self.loss.weights))
+                raise SettingError(f"schedules.{name}: the loss has no such term; choose from {known}.")
+            elif min(values) < 0 or not any(values):
+                raise SettingError(f"schedules.{name} is {values}; expected two numbers from 0 on, not both 0.")
         if self.loss.weights.get("adversarial") and len(self.texts) < 2:
             raise SettingError(
                 f"losses.adversarial tells languages apart, but texts has only {next(iter(self.texts))}; add another "

@@ -6,7 +6,8 @@ A parameter that several students share gets the sum of their gradients and is m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.distributed
@@ -17,7 +18,7 @@ from residuum.distillation.networks import LanguageModel, States
 from residuum.distillation.objective import Counts, DistillationObjective, Projections, TeacherOutput, token_terms
 from residuum.distillation.settings import ContrastSettings
 from residuum.distillation.teaching import Teacher
-from residuum.distillation.texts import IGNORED
+from residuum.distillation.texts import IGNORED, PROGRESS
 from residuum.maths.losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
 from residuum.maths.vocabulary_losses import Learner, Projection, SoftTargets, vocabulary_losses
 from residuum.training.loop import StepLosses
@@ -59,6 +60,7 @@ class StudentPass:
     batch: Batch
     positions: Tensor
     counts: Counts
+    share: float  # of its losses in the sum
 
     @property
     def label(self) -> str:
@@ -81,17 +83,25 @@ class DistillationStep:
     discriminator: nn.Module | None = None
     translated: bool = False  # whether batches of translations come with those of texts
     first_token: bool = False  # whether the teacher's sentence vector is its first token's state and not their mean
+    shares: Mapping[str, float] = field(default_factory=dict)  # of a language's losses in the sum; 1 where not named
 
-    def __call__(self, batches: Mapping[str, Batch]) -> StepLosses:
-        """Batches by language, by language/student where only one student shall learn, and by `pairs a-b`."""
+    def __call__(self, batches: Mapping[str, Any]) -> StepLosses:
+        """Batches by language, by language/student where only one student shall learn, and by `pairs a-b`.
+
+        `progress`, where it is given, is the share of the training that is done, by which schedules go.
+        """
+        if PROGRESS in batches:
+            now = replace(self, objective=self.objective.at(batches[PROGRESS]))
+            return now({name: batch for name, batch in batches.items() if name != PROGRESS})
         pairs = {key.removeprefix(PAIRS): batch for key, batch in batches.items() if key.startswith(PAIRS)}
         batches = {key: batch for key, batch in batches.items() if not key.startswith(PAIRS)}
         passes = list(self._passes(batches)) if self.objective.reads_text else []
-        terms = [found for run in passes for found in self._state_terms(run)]
-        terms += [term for pair, batch in pairs.items() for term in self._translation_terms(pair, batch)]
+        shared = [(run.share, found) for run in passes for found in self._state_terms(run)]
+        shared += [(1.0, term) for pair, batch in pairs.items() for term in self._translation_terms(pair, batch)]
         total, logit_terms = self._logit_terms(passes)
-        for name, value in terms:
-            total = total + self.objective.weights[name.partition(" ")[0]] * value
+        for share, (name, value) in shared:
+            total = total + share * self.objective.weights[name.partition(" ")[0]] * value
+        terms = [term for _, term in shared]
         recorded = {name: value.detach() for name, value in [*terms, *logit_terms]}
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches.values())
         return StepLosses(total, recorded, tokens=tokens)
@@ -112,7 +122,8 @@ class DistillationStep:
             for student in self.students:
                 if language in student.languages and only in ("", student.name):
                     states = student.run(batch, attention=self.objective.needs_attention)
-                    yield StudentPass(student, language, states, output, batch, positions, counts[key])
+                    share = self.shares.get(language, 1.0)
+                    yield StudentPass(student, language, states, output, batch, positions, counts[key], share)
 
     def _counts(self, batches: Mapping[str, Batch]) -> dict[str, Counts]:
         """Divisors for each batch: the mean over all processes, which the loop's mean over processes completes."""
@@ -230,8 +241,8 @@ class DistillationStep:
             features,
             head.projection,
             first,
-            predicted * (weights.get("mlm", 0.0) / run.counts.predicted),
-            soft * (weights.get("soft", 0.0) / self._soft_count(run)),
+            predicted * (run.share * weights.get("mlm", 0.0) / run.counts.predicted),
+            soft * (run.share * weights.get("soft", 0.0) / self._soft_count(run)),
         )
 
     def _soft_count(self, run: StudentPass) -> float:
@@ -244,7 +255,7 @@ class DistillationStep:
         rows = run.states.hidden[-1].flatten(0, 1)[run.positions]
         features = teacher.head.transform(student.projections(student.model.n_layers, rows))
         projection = student.teacher_projection or teacher.head.projection
-        weight = self.objective.weights["softmax_regression"] / run.counts.soft
+        weight = run.share * self.objective.weights["softmax_regression"] / run.counts.soft
         soft = run.rows("soft").float()
         learner = Learner(features, projection, 0, torch.zeros_like(soft), soft * weight)
         targets = SoftTargets(run.output.features, projection, 1.0, cross_entropy=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,17 +27,21 @@ from residuum.training.processes import process_count
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+PROGRESS = "progress"  # among the batches of a step: the share of the training that lies behind it
 IGNORED = -100  # the label of a position that is not predicted
+SPARE = 8  # tokens for special ones, a leading space and characters that normalising expands
 SHARE_TO_MASK, SHARE_TO_RANDOM = 0.8, 0.1  # of the chosen positions; the rest stay as they are
 
 
 @dataclass(frozen=True)
 class NumberedLine:
-    """A line of a text, and which pass over the text it was read in."""
+    """A line of a text, and which pass over the text it was read in; of a long line, one window of its tokens."""
 
     number: int
     epoch: int
     text: str
+    window: int = 0
+    ids: tuple[int, ...] | None = None  # of the window, with special tokens; None: those of the whole text
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +63,8 @@ class LineEncoder:
 
     def __call__(self, lines: Sequence[NumberedLine]) -> dict[str, Tensor]:
         """One padded batch."""
-        rows = [self._row(ids, line) for ids, line in zip(self._ids([line.text for line in lines]), lines, strict=True)]
+        whole = iter(self._ids([line.text for line in lines if line.ids is None]))
+        rows = [self._row(next(whole) if line.ids is None else line.ids, line) for line in lines]
         width = max(len(row[0]) for row in rows)
         return {
             "input_ids": _padded([row[0] for row in rows], width, self._id("pad")),
@@ -66,6 +72,25 @@ class LineEncoder:
             "labels": _padded([row[1] for row in rows], width, IGNORED),
             "soft": _padded([row[2] for row in rows], width, 0).bool(),
         }
+
+    def windows(self, line: NumberedLine) -> list[NumberedLine]:
+        """The line itself or, where it has more tokens than fit, windows of equal length that hold all of them."""
+        fits = len(line.text.encode()) + SPARE <= self.max_length  # a token has at least one byte
+        if fits or self.settings.long_lines == "truncate":
+            return [line]
+        encoded = self.tokenizer(line.text, return_special_tokens_mask=True, verbose=False)
+        ids: list[int] = encoded["input_ids"]  # pyright: ignore[reportAssignmentType]
+        if len(ids) <= self.max_length:
+            return [line]
+        ordinary = np.flatnonzero(np.asarray(encoded["special_tokens_mask"]) == 0)
+        first, last = int(ordinary[0]), int(ordinary[-1]) + 1
+        before, after = ids[:first], ids[last:]
+        count = -((first - last) // (self.max_length - len(before) - len(after)))
+        size = -((first - last) // count)
+        return [
+            replace(line, window=window, ids=(*before, *ids[start : min(start + size, last)], *after))
+            for window, start in enumerate(range(first, last, size))
+        ]
 
     def plain(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """One padded batch in which nothing is masked."""
@@ -85,12 +110,15 @@ class LineEncoder:
         return int(getattr(self.tokenizer, f"{name}_token_id") or 0)
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        if not texts:
+            return []
         return self.tokenizer(list(texts), truncation=True, max_length=self.max_length)["input_ids"]  # pyright: ignore[reportReturnType]
 
-    def _row(self, ids: list[int], line: NumberedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _row(self, ids: Sequence[int], line: NumberedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Masked ids, labels, and where soft targets are compared."""
         epoch = line.epoch if self.settings.new_masks_each_epoch else 0
-        generator = np.random.default_rng((self.seed, zlib.crc32(self.language.encode()), line.number, epoch))
+        place = (line.number, epoch, line.window) if line.window else (line.number, epoch)
+        generator = np.random.default_rng((self.seed, zlib.crc32(self.language.encode()), *place))
         tokens = np.asarray(ids)
         if self.causal:
             labels = np.append(tokens[1:], IGNORED)
@@ -125,10 +153,13 @@ class LanguageBatches:
         encoders: Mapping[str, LineEncoder],
         settings: TextSettings,
         pairs: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+        sizes: Mapping[str, int] | None = None,  # lines of each language per step; None: batch_size
     ) -> None:
         self.streams = {
             language: StreamBatches(
-                _Stream(source, settings, encoders[language].seed), settings.batch_size, collate=encoders[language]
+                _Stream(source, settings, encoders[language]),
+                settings.batch_size if sizes is None else sizes[language],
+                collate=encoders[language],
             )
             for language, source in texts.items()
         }
@@ -178,12 +209,45 @@ class PairwiseBatches:
 
 
 @dataclass(frozen=True)
+class ScheduledBatches:
+    """Batches that also say which share of the training lies behind them."""
+
+    batches: LanguageBatches | PairwiseBatches
+    positions: int  # of the whole training
+
+    @property
+    def per_epoch(self) -> None:
+        """Not known: texts are streamed."""
+        return None
+
+    def __call__(self, position: int) -> dict[str, Any]:
+        """The batches and, under PROGRESS, the share of the training, from 0 at the first to 1 at the last."""
+        return {**self.batches(position), PROGRESS: position / max(1, self.positions - 1)}
+
+
+def batch_sizes(texts: Mapping[str, str], settings: TextSettings) -> dict[str, int]:
+    """Lines of each language per step: `batch_size` on average, in proportion to (lines of its text)^sampling."""
+    if not settings.sampling:
+        return dict.fromkeys(texts, settings.batch_size)
+    if streamed := [source for source in texts.values() if not Path(source).exists()]:
+        raise CorpusError(
+            f"text.sampling counts the lines of every text, but {streamed[0]} is streamed from the hub; set it to 0, "
+            "or download the text."
+        )
+    options = TextOptions(**settings.reading)
+    counts = {language: sum(1 for _ in text_lines(source, options)) for language, source in texts.items()}
+    parts = {language: float(count) ** settings.sampling for language, count in counts.items()}
+    lines = settings.batch_size * len(texts) / sum(parts.values())
+    return {language: max(1, round(lines * part)) for language, part in parts.items()}
+
+
+@dataclass(frozen=True)
 class _Stream:
     """A text pass by pass, shuffled, without the lines that are held out."""
 
     source: str
     settings: TextSettings
-    seed: int
+    encoder: LineEncoder
 
     def __call__(self, epoch: int) -> Iterator[NumberedLine]:
         lines = text_lines(self.source, TextOptions(**self.settings.reading))
@@ -194,7 +258,8 @@ class _Stream:
         if self.settings.deduplicate:
             lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
-        return shuffled_stream(numbered, self.settings.shuffle_buffer, self.seed, epoch)
+        windows = (window for line in numbered for window in self.encoder.windows(line))
+        return shuffled_stream(windows, self.settings.shuffle_buffer, self.encoder.seed, epoch)
 
 
 def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> Iterator[tuple[int, str]]:

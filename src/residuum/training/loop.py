@@ -426,7 +426,7 @@ def rehearse(
     fewest, most = REHEARSED_STEPS
     with tempfile.TemporaryDirectory(prefix="residuum-") as folder, torch.random.fork_rng():
         loop = _Loop(modules, batches, losses, replace(settings, report_to=()), Path(folder), parameters, device)
-        with _kept_for_backward(weights) as kept:
+        with kept_for_backward(weights) as kept:
             loop.step()
         times = [loop.progress.seconds]
         while loop.progress.step < min(loop.total, most + 1):
@@ -460,15 +460,15 @@ def training_step(
 
 
 @contextmanager
-def _kept_for_backward(weights: Sequence[nn.Parameter]) -> Iterator[dict[int, int]]:
+def kept_for_backward(weights: Sequence[nn.Parameter]) -> Iterator[dict[int, int]]:
     """The bytes that autograd keeps of a forward pass, by storage; weights are left out."""
-    known = {p.untyped_storage().data_ptr() for p in weights}
+    known = {p.untyped_storage()._cdata for p in weights}  # tensors without memory have no other address
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage._cdata not in known:
+            kept[storage._cdata] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
