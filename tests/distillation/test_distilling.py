@@ -297,7 +297,7 @@ def test_operations_are_counted_for_another_device(values):
     assert "3 steps at 1e+09 FLOP/s, every line 24 tokens long" in str(plan)
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2", "llama"])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "llama"])
 def test_the_memory_of_a_pass_is_that_of_a_real_one(family, values):
     student = prepare(read_settings(values(family, losses={"hidden_mse": 1.0}))).students[0].model
     ids = torch.ones((1, 24), dtype=torch.long)
@@ -306,7 +306,12 @@ def test_the_memory_of_a_pass_is_that_of_a_real_one(family, values):
         torch.stack([state.sum() for state in states]).sum().backward()
     counted, real = _counted_pass(student, 24, half=False, learns=True)[1], sum(kept.values())
     assert real <= counted < 1.4 * real  # a fused attention, which is not counted on, keeps no probabilities
-    assert _counted_pass(student, 24, half=True, learns=True)[1] < 0.7 * counted
+    assert _counted_pass(student, 24, half=True, learns=True)[1] < 0.85 * counted  # norms stay in float32
+
+
+def test_a_network_that_cannot_be_counted_says_what_to_do(values):
+    with pytest.raises(ModelError, match=r"The operations of GPT2LMHeadModel cannot be counted .* leave flops out"):
+        count_step(prepare(read_settings(values("gpt2", preset="hinton"))))
 
 
 def test_the_command_line_plans_and_refuses_in_one_line(values, monkeypatch, capfd, tmp_path):

@@ -20,6 +20,7 @@ from residuum.maths import losses
 from residuum.training.loop import train
 from residuum.training.optimisation import trainable_groups
 from residuum.training.settings import TrainingSettings
+from teachers import save_teacher
 
 
 def plain_loss(prepared, module, batch, project=lambda layer, states: states):
@@ -61,6 +62,64 @@ def test_weights_and_temperature_follow_their_schedules(settings):
             settings(losses=losses, schedules=wrong)
 
 
+ALL_TERMS = {
+    "mlm": 0.1, "soft": 0.2, "hidden_mse": 0.1, "attention_mse": 0.2, "attention_kl": 0.1, "value_relation": 0.2,
+    "embedding_mse": 0.05, "contrastive": 0.05,
+}  # fmt: skip
+
+
+def total_of(prepared):
+    return float(prepared.step(prepared.batches(0)).total.detach())
+
+
+@pytest.mark.parametrize("family", ["xlm-roberta", "mpnet"])
+def test_the_outputs_of_several_teachers_are_averaged(family, settings, teacher_folder, tmp_path):
+    other = save_teacher(family, tmp_path / "other", seed=1)
+    prepared = prepare(settings(family, losses=ALL_TERMS, teachers={"tr": [str(teacher_folder(family)), str(other)]}))
+    group, batch = prepared.step.groups["tr"], prepared.batches(0)["tr"]
+    positions = torch.arange(batch["labels"].numel())[::3]
+    joined = group.teach(batch, positions)
+    single = [member.teach(batch, positions) for member in group.members]
+    logits = [member.model.head.projection(out.features) for member, out in zip(group.members, single, strict=True)]
+    torch.testing.assert_close(group.projection()(joined.features), sum(logits) / 2)
+    assert not torch.allclose(logits[0], logits[1], atol=1e-2)
+    for layer, inputs in joined.attention.items():
+        of_layer = [out.attention[layer] for out in single]
+        torch.testing.assert_close(inputs.scores, sum(one.scores for one in of_layer) / 2)
+        relations = [one.value @ one.value.mT / one.value.shape[-1] ** 0.5 for one in (*of_layer, inputs)]
+        torch.testing.assert_close(relations[2], (relations[0] + relations[1]) / 2)
+    for layer, states in joined.hidden.items():
+        torch.testing.assert_close(states, sum(out.hidden[layer] for out in single) / 2)
+
+
+def test_a_language_has_the_teacher_that_is_named_for_it(settings, teacher_folder, tmp_path):
+    first, other = str(teacher_folder()), str(save_teacher("xlm-roberta", tmp_path / "other", seed=1, **STILL))
+    trim = {"vocabulary": {"trim": True}}
+    alone = [total_of(prepare(settings(losses=ALL_TERMS, teacher=teacher, **trim))) for teacher in (first, other)]
+    assert alone[0] != pytest.approx(alone[1], rel=1e-3)
+
+    def with_teachers(**teachers):
+        return prepare(settings(losses=ALL_TERMS, teachers=teachers, **trim))
+
+    assert total_of(with_teachers(tr=[first, first])) == pytest.approx(alone[0], rel=1e-5)
+    both = with_teachers(en=[other], tr=[other])
+    assert total_of(both) == pytest.approx(alone[1], rel=1e-5)
+    scores = both.scores(both.teacher.model)
+    expected = prepare(settings(losses=ALL_TERMS, teacher=other, **trim))
+    assert scores == pytest.approx(expected.scores(expected.teacher.model), rel=1e-4)
+    assert len(both.teachers) == 2
+
+
+def test_teachers_that_do_not_fit_each_other_are_refused(settings, tmp_path):
+    narrow = str(save_teacher("xlm-roberta", tmp_path / "narrow", layers=2))
+    with pytest.raises(ModelError, match="differ in architecture, size or vocabulary"):
+        prepare(settings(teachers={"tr": [narrow]}))
+    with pytest.raises(SettingError, match=r"teachers.de: expected a language of texts \(en, tr\)"):
+        settings(teachers={"de": [narrow]})
+    with pytest.raises(SettingError, match="softmax_regression reads the students by one teacher's head"):
+        settings(losses={"softmax_regression": 1.0}, teachers={"tr": [narrow]})
+
+
 def test_a_language_counts_as_many_lines_as_it_has_in_a_step(settings, texts, tmp_path):
     """Shares of 8/5 and 2/5: the loss is the weighted sum of the two languages' mean losses."""
     (tmp_path / "tr.txt").write_text(Path(texts["tr"]).read_text()[:-1].rsplit("\n", 15)[0])
@@ -80,6 +139,7 @@ def copied_students(prepared):
     return copy.deepcopy(modules)
 
 
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 EPSILON = 1e-6  # the gradient of a key's bias is 0 but for rounding, which a smaller one would make a step of
 
 

@@ -12,7 +12,14 @@ import pandas as pd
 from residuum.corpus.streams import TextOptions, text_fingerprint
 from residuum.costs import within
 from residuum.distillation.estimating import DistillationPlan, estimate_distillation
-from residuum.distillation.exporting import export_students, loss_table, parameter_table, score_table, trimming_table
+from residuum.distillation.exporting import (
+    export_students,
+    loss_table,
+    parameter_table,
+    score_table,
+    teacher_names,
+    trimming_table,
+)
 from residuum.distillation.preparation import Prepared, prepare
 from residuum.distillation.settings import DistillSettings
 from residuum.errors import SettingError
@@ -88,7 +95,11 @@ class Distillation(Result):
         retrieval, readers = f"{self.students[source]} PAIRS", [source, *others[:1]]
         if pairs:
             pair, files = next(iter(pairs.items()))
-            readers = [self._reader(language) for language in pair.split("-")]
+            languages = self.run.config["students"] or {name: (name,) for name in self.students}
+            readers = [
+                next((name for name in self.students if language in languages.get(name, ())), source)
+                for language in pair.split("-")
+            ]
             retrieval = f"{self.students[readers[0]]} {files[0]} --translations {files[1]}"
         if readers[-1] != readers[0]:
             retrieval += f" --target-model {self.students[readers[-1]]}"
@@ -98,11 +109,6 @@ class Distillation(Result):
             f"Next: residuum evaluate retrieval {retrieval} --out OUT",
             f"or: residuum adapt {adapted} --out OUT",
         ]
-
-    def _reader(self, language: str) -> str:
-        """The first student of a language; where there is one student only, that one."""
-        languages = self.run.config["students"] or {name: (name,) for name in self.students}
-        return next((name for name in self.students if language in languages.get(name, ())), next(iter(self.students)))
 
 
 def estimate(settings: DistillSettings) -> DistillationPlan:
@@ -130,7 +136,19 @@ def distill(settings: DistillSettings) -> Distillation:
     else:
         prepared = prepare(settings)
         start = prepared.scores()
-        training = _train(prepared, out, identity)
+        training = train(
+            prepared.modules,
+            prepared.batches,
+            prepared.step,
+            training_settings(settings),
+            out,
+            parameters=prepared.parameter_groups(),
+            evaluate=None if settings.evaluation.every is None else prepared.monitor,
+            config={COMMAND: identity, "teacher": prepared.teacher.fingerprint},
+            device=settings.device,
+            fresh=settings.fresh,
+            progress=settings.progress,
+        )
         run = _write(prepared, training, start, out, identity) if is_main_process() else None
     if is_main_process():
         push_each([out / "students" / name for name in settings.learners], settings.push_to_hub)
@@ -146,6 +164,8 @@ def with_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
         "teacher_files": files_fingerprint(settings["teacher"]),
         "fingerprints": {language: text_fingerprint(source, options) for language, source in settings["texts"].items()},
     }
+    if teachers := sorted({str(name) for names in settings.get("teachers", {}).values() for name in names}):
+        config["teachers_files"] = {name: files_fingerprint(name) for name in teachers}
     pairs = {**settings.get("translations", {}), **settings.get("evaluation", {}).get("pairs", {})}
     if pairs:
         config["pair_fingerprints"] = {
@@ -179,23 +199,6 @@ def training_settings(settings: DistillSettings) -> TrainingSettings:
     )
 
 
-def _train(prepared: Prepared, out: Path, identity: dict[str, Any]) -> TrainingResult:
-    settings = prepared.settings
-    return train(
-        prepared.modules,
-        prepared.batches,
-        prepared.step,
-        training_settings(settings),
-        out,
-        parameters=prepared.parameter_groups(),
-        evaluate=None if settings.evaluation.every is None else prepared.monitor,
-        config={COMMAND: identity, "teacher": prepared.teacher.fingerprint},
-        device=settings.device,
-        fresh=settings.fresh,
-        progress=settings.progress,
-    )
-
-
 def _write(
     prepared: Prepared, training: TrainingResult, start: Mapping[str, float], out: Path, identity: dict[str, Any]
 ) -> Run:
@@ -214,7 +217,7 @@ def _write(
     }
     summary = {
         "students": [student.name for student in prepared.students],
-        "teacher": Path(settings.teacher).name,
+        "teacher": teacher_names(settings, settings.texts),
         "steps": training.progress.step // settings.turns,
         **({"best step": training.best_step // settings.turns} if training.best_step else {}),
         "waiting for data": round(training.progress.waited / max(training.progress.seconds, 1e-9), 4),

@@ -69,7 +69,7 @@ def estimate_distillation(settings: DistillSettings, training: TrainingSettings)
             training,
             parameters=prepared.parameter_groups(),
             device=settings.device,
-            beside=sum(p.numel() * p.element_size() for p in teacher.module.parameters()),
+            beside=sum(p.numel() * p.element_size() for m in prepared.teachers for p in m.module.parameters()),
         )
         with evaluating(prepared.modules.values()):
             scoring = timed(prepared.monitor)
@@ -113,7 +113,8 @@ def count_step(prepared: Prepared) -> tuple[float, int]:
     if settings.optimiser.gradient_checkpointing:  # one block's activations, and the input of every block
         forward, _ = _counted_pass(student, length, half=half, learns=False)
         learnt, activations = learnt + forward, activations / student.n_layers + student.n_layers * state
-    operations = float(sum(sizes.values())) * taught
+    teachers = {language: len(group.members) for language, group in prepared.step.groups.items()}
+    operations = float(sum(size * teachers.get(language, 1) for language, size in sizes.items())) * taught
     pass_bytes = []
     tables = sum(objective.uses(term) for term in ATTENTION_TERMS) * SCORE_TABLES * student.n_heads * length**2
     kept = (
@@ -125,7 +126,7 @@ def count_step(prepared: Prepared) -> tuple[float, int]:
         operations += sizes[language] * (learnt + heads * product * (3 + objective.uses("soft", "softmax_regression")))
         pass_bytes.append(sizes[language] * kept)
     weights = parameter_counts({s.name: s.model for s in prepared.students})["total"]
-    of_teacher = teacher.module.num_parameters()
+    of_teacher = sum(model.module.num_parameters() for model in prepared.teachers)
     held = sum(pass_bytes) if settings.recipe == "corrected" else max(pass_bytes)
     memory = NUMBER * (PER_WEIGHT * weights + of_teacher) + half * 2 * (weights + of_teacher)
     return operations * runs, int(memory + held + heads * LOGIT_CHUNKS * CHUNK_BYTES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from residuum.distillation.networks import LanguageModel
 from residuum.distillation.preparation import Prepared
+from residuum.distillation.settings import DistillSettings
 from residuum.distillation.steps import Student
 from residuum.distillation.students import parameter_counts
 from residuum.models.cards import front_matter, plain
@@ -106,7 +107,7 @@ def card(
     return CARD.format(
         matter=front_matter(folder, settings.teacher, languages=student.languages, datasets=hub, tags=["distillation"]),
         name=student.name,
-        teacher=plain(Path(settings.teacher).name),
+        teacher=plain(teacher_names(settings, student.languages)),
         languages=", ".join(student.languages),
         loader="AutoModel" if student.model.head is None else heads[student.model.causal],
         parameters=parameters,
@@ -128,6 +129,12 @@ def card(
         data="\n".join(f"- {language}: {plain(texts[language])}" for language in student.languages),
         scores="\n".join(f"- {plain(name)}: {value}" for name, value in own.items()) or "None were measured.",
     )
+
+
+def teacher_names(settings: DistillSettings, languages: Iterable[str]) -> str:
+    """The teachers of some languages in words."""
+    names = [name for language in languages for name in settings.teachers.get(language, (settings.teacher,))]
+    return ", ".join(dict.fromkeys(Path(name).name for name in names))
 
 
 class _Logits(nn.Module):

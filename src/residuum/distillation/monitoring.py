@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from residuum.distillation.networks import LanguageModel
 from residuum.distillation.steps import Student
+from residuum.distillation.teaching import TeacherGroup
 from residuum.distillation.texts import IGNORED, LineEncoder, NumberedLine
 from residuum.maths.losses import mean_pool
 from residuum.maths.retrieval import cosine_ranks
@@ -30,11 +31,13 @@ class Monitor:
     held_out: Mapping[str, Sequence[str]]
     pairs: Mapping[str, Sequence[tuple[str, str]]]
     device: torch.device
+    groups: Mapping[str, TeacherGroup] = field(default_factory=dict)  # of languages with other teachers
 
     def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
         """perplexity student/language, and retrieval a-b and b-a: the fraction of translations that are nearest.
 
-        With a teacher its scores on the same data; beside a trimmed student it too chooses among the student's tokens.
+        With a teacher the teachers' scores on the same data, of this one where a language has no other; beside a
+        trimmed student they too choose among the student's tokens.
         """
         scores: dict[str, float] = {}
         for student in self.students:
@@ -45,9 +48,12 @@ class Monitor:
             a, b = pair.split("-")
             sides = []
             for side, language in enumerate((a, b)):
-                model = teacher or next(s for s in self.students if language in s.languages)
+                readers = [next(s for s in self.students if language in s.languages)]
+                if teacher is not None:
+                    readers = self._teachers(language, teacher)
                 texts = [translation[side] for translation in translations]
-                sides.append(torch.cat([self._vectors(model, language, block) for block in _blocks(texts)]))
+                vectors = [torch.cat([self._vectors(r, language, block) for block in _blocks(texts)]) for r in readers]
+                sides.append(torch.stack(vectors).mean(dim=0))
             forward, backward = (float(ranks.hits.mean()) for ranks in cosine_ranks(sides[0], sides[1]))
             scores |= {f"retrieval {a}-{b}": forward, f"retrieval {b}-{a}": backward}
         return scores
@@ -63,22 +69,33 @@ class Monitor:
 
         A teacher is scored over the student's tokens.
         """
-        head = student.model.head if teacher is None else teacher.head
-        assert head is not None
-        projection = head.projection if teacher is None else student.teacher_projection or head.projection
+        readers: Sequence[LanguageModel] = [student.model] if teacher is None else self._teachers(language, teacher)
+        projection = student.taught_by(language) if teacher is not None else None
+        if projection is None and (head := readers[0].head) is not None:
+            projection = head.projection
+        assert projection is not None
         total, count = 0.0, 0
         encode = self.encoders[language]
         whole = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
         for block in _blocks([window for line in whole for window in encode.windows(line)]):
             batch = self._moved(encode(block))
             places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
-            states = _states(teacher or student, batch)[-1].flatten(0, 1)[places]
+            features = []
+            for reader in readers:
+                assert reader.head is not None
+                states = _states(student if teacher is None else reader, batch)[-1].flatten(0, 1)[places]
+                features.append(reader.head.transform(states))
             labels = student.ids(batch["labels"].flatten()[places])
-            ones = torch.ones(len(places), device=states.device)
-            learner = Learner(head.transform(states), projection, 0, ones, torch.zeros_like(ones))
+            ones = torch.ones(len(places), device=labels.device)
+            learner = Learner(torch.cat(features, dim=-1), projection, 0, ones, torch.zeros_like(ones))
             losses = vocabulary_losses([learner], labels, None).hard[0]
             total, count = total + float(losses.cpu().double().sum()), count + len(losses)
         return math.exp(min(total / max(count, 1), 700.0))
+
+    def _teachers(self, language: str, teacher: LanguageModel) -> list[LanguageModel]:
+        """The teachers of a language: its own, or the one for all."""
+        group = self.groups.get(language)
+        return [teacher] if group is None else [member.model for member in group.members]
 
     def _vectors(self, model: Student | LanguageModel, language: str, texts: Sequence[str]) -> Tensor:
         """The mean state of each sentence, averaged over the blocks as `evaluate retrieval --layers all` does."""

@@ -22,6 +22,7 @@ from residuum.distillation.settings import (
     DistillSettings,
     LayerMapChoice,
     MeasuredMap,
+    Preset,
 )
 from residuum.distillation.steps import DistillationStep, Student
 from residuum.distillation.students import (
@@ -32,7 +33,7 @@ from residuum.distillation.students import (
     student_config,
     whole_shape,
 )
-from residuum.distillation.teaching import LastOutput, Teacher
+from residuum.distillation.teaching import LastOutput, Teacher, TeacherGroup
 from residuum.distillation.texts import (
     LanguageBatches,
     LineEncoder,
@@ -45,6 +46,7 @@ from residuum.distillation.texts import (
 )
 from residuum.errors import ModelError, SettingError
 from residuum.maths.losses import LayerMap, layer_map, measured_map, published_uniform
+from residuum.maths.vocabulary_losses import Projection
 from residuum.models.loading import (
     check_blocks,
     check_no_fresh_weights,
@@ -93,6 +95,12 @@ class Prepared:
             modules["discriminator"] = self.step.discriminator
         return modules
 
+    @property
+    def teachers(self) -> list[LanguageModel]:
+        """Every teacher once: the one for all languages and those of single languages."""
+        members = [member for group in self.step.groups.values() for member in group.members]
+        return list({id(one.model): one.model for one in (self.teacher, *members)}.values())
+
     def scores(self, teacher: LanguageModel | None = None) -> dict[str, float]:
         """The scores of the students as they are now, or of a teacher on the same data."""
         with evaluating(self.modules.values()):
@@ -130,12 +138,15 @@ def prepare(settings: DistillSettings) -> Prepared:
     monitored = {
         pair: translation_pairs(files)[: settings.evaluation.lines] for pair, files in settings.evaluation.pairs.items()
     }
-    model, tokenizer = load_teacher(settings)
+    model, tokenizer = load_teacher(settings.teacher, settings.loss)
     model.module.to(device=device)  # pyright: ignore[reportCallIssue]
     objective = make_objective(settings, model)
     vocabularies = _vocabularies(settings, tokenizer, translations)
     encoders = _encoders(settings, model, tokenizer, vocabularies)
-    students = _students(settings, model, objective, encoders, vocabularies, device)
+    cache = Path(settings.teacher_cache) if settings.teacher_cache else None
+    teacher = _teacher(settings, model, objective, cache)
+    groups = _teacher_groups(settings, teacher, tokenizer, cache)
+    students = _students(settings, model, groups, objective, encoders, vocabularies, device)
     if (
         layout := read_sentence_layout(settings.teacher)
     ) is not None:  # before hours of training, not when students are written
@@ -147,9 +158,6 @@ def prepare(settings: DistillSettings) -> Prepared:
     if settings.schedules:
         moves = settings.optimiser.steps * settings.turns * settings.optimiser.accumulation
         batches = ScheduledBatches(batches, moves * process_count())
-    cache = Path(settings.teacher_cache) if settings.teacher_cache else None
-    last = None if settings.recipe == "corrected" else LastOutput()
-    teacher = Teacher(model, objective, weights_fingerprint(model.module), cache, last)
     discriminator = None
     if objective.uses("adversarial"):
         width = students[0].model.hidden_size
@@ -172,19 +180,47 @@ def prepare(settings: DistillSettings) -> Prepared:
             discriminator,
             translated=bool(settings.translations),
             first_token=layout is not None and layout.pooling == ("cls",),
+            groups=groups,
             shares={language: size / settings.text.batch_size for language, size in sizes.items()},
         ),
-        monitor=Monitor(students, encoders, held_out, monitored, device),
+        monitor=Monitor(students, encoders, held_out, monitored, device, groups),
     )
 
 
-def load_teacher(settings: DistillSettings) -> tuple[LanguageModel, PreTrainedTokenizerBase]:
+def _teacher(
+    settings: DistillSettings, model: LanguageModel, objective: DistillationObjective, cache: Path | None
+) -> Teacher:
+    last = None if settings.recipe == "corrected" else LastOutput()
+    return Teacher(model, objective, weights_fingerprint(model.module), cache, last)
+
+
+def _teacher_groups(
+    settings: DistillSettings, teacher: Teacher, tokenizer: PreTrainedTokenizerBase, cache: Path | None
+) -> dict[str, TeacherGroup]:
+    """The teachers of languages that have their own, each loaded once; they must be built as the one for all is."""
+    loaded = {settings.teacher: teacher}
+    whole = teacher.model
+    for name in (name for names in settings.teachers.values() for name in names):
+        if name in loaded:
+            continue
+        model, pieces = load_teacher(name, settings.loss)
+        shapes = [(type(m.module), m.n_layers, m.hidden_size, m.n_heads) for m in (whole, model)]
+        if shapes[0] != shapes[1] or pieces.get_vocab() != tokenizer.get_vocab():
+            raise ModelError(
+                f"{name} and {settings.teacher} differ in architecture, size or vocabulary; teachers of one run must "
+                "be copies of one model that were trained further, or on another seed."
+            )
+        model.module.to(device=next(whole.module.parameters()).device)  # pyright: ignore[reportCallIssue]
+        loaded[name] = _teacher(settings, model, teacher.objective, cache)
+    return {language: TeacherGroup([loaded[name] for name in names]) for language, names in settings.teachers.items()}
+
+
+def load_teacher(name: str, loss: Preset) -> tuple[LanguageModel, PreTrainedTokenizerBase]:
     """The teacher, frozen, in eval mode; without its head where that is missing or unknown and no term needs it."""
     import transformers
 
-    name = settings.teacher
-    needs_head = bool(set(settings.loss.weights) & set(HEAD_TERMS))
-    attention = bool(set(settings.loss.weights) & set(ATTENTION_TERMS))
+    needs_head = bool(set(loss.weights) & set(HEAD_TERMS))
+    attention = bool(set(loss.weights) & set(ATTENTION_TERMS))
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(name)
         check_blocks(config, name)
@@ -335,23 +371,25 @@ def _encoders(
 def _students(
     settings: DistillSettings,
     teacher: LanguageModel,
+    groups: dict[str, TeacherGroup],
     objective: DistillationObjective,
     encoders: dict[str, LineEncoder],
     vocabularies: dict[str, Vocabulary],
     device: torch.device,
 ) -> list[Student]:
+    """The students; one whose first language has a teacher of its own starts from that (the first of several)."""
     start = _initialisation(settings, teacher, encoders, device)
     shape = whole_shape(teacher, settings.shape, settings.initialise)
     models = [
         build_student(
-            teacher,
+            groups[languages[0]].members[0].model if languages[0] in groups else teacher,
             shape,
             start,
             tie=settings.tie,
             vocabulary=vocabularies.get(name),
             attention=objective.needs_attention,
         )
-        for name in settings.learners
+        for name, languages in settings.learners.items()
     ]
     if settings.optimiser.gradient_checkpointing:
         for model in models:
@@ -359,18 +397,20 @@ def _students(
     share_parts(models, settings.sharing if settings.sharing != "all" else "none")
     # Students of one vocabulary hold one and the same table of ids (old → new) and one slice of the teacher's decoder.
     decoder = None if teacher.head is None else teacher.head.projection
-    pieces: dict[int, tuple[Any, Any]] = {id(None): (None, decoder)}
+    whole = {language: projection for language, group in groups.items() if (projection := group.projection())}
+    pieces: dict[int, tuple[Any, Any, dict[str, Projection]]] = {id(None): (None, decoder, whole)}
     for cut in {id(cut): cut for cut in vocabularies.values()}.values():
         new_ids = torch.from_numpy(cut.new_ids(teacher.module.config.vocab_size)).to(device)
         kept = torch.from_numpy(cut.kept).to(device)
-        pieces[id(cut)] = (new_ids, None if decoder is None else decoder.pieces(kept))
+        sliced = {language: projection.pieces(kept) for language, projection in whole.items()}
+        pieces[id(cut)] = (new_ids, None if decoder is None else decoder.pieces(kept), sliced)
     students = []
     for (name, languages), model in zip(settings.learners.items(), models, strict=True):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             projections = Projections(objective, model.hidden_size, teacher.hidden_size)
-        new_ids, decoder = pieces[id(vocabularies.get(name))]
-        students.append(Student(name, model, languages, projections.to(device), new_ids, decoder))
+        new_ids, of_teacher, of_languages = pieces[id(vocabularies.get(name))]
+        students.append(Student(name, model, languages, projections.to(device), new_ids, of_teacher, of_languages))
     return students
 
 

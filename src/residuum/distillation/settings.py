@@ -264,6 +264,10 @@ class DistillSettings(Publishing, Resumable):
     ]
     out: Out = None
     _: KW_ONLY
+    teachers: Annotated[
+        dict[str, tuple[str, ...]],
+        Option("Teachers of a language in place of `teacher`, such as tr: [a, b]; several are averaged", cli=False),
+    ] = field(default_factory=dict)
     students: Annotated[
         dict[str, tuple[str, ...]] | None, Option("Languages of each student [one student per language]", cli=False)
     ] = None
@@ -375,6 +379,13 @@ class DistillSettings(Publishing, Resumable):
         object.__setattr__(self, "texts", {str(name): str(text) for name, text in texts.items()})
         object.__setattr__(self, "teacher", str(self.teacher))
 
+        unknown = [language for language in self.teachers if language not in self.texts]
+        if unknown or not all(self.teachers.values()):
+            raise SettingError(
+                f"teachers.{(unknown or list(self.teachers))[0]}: expected a language of texts "
+                f"({', '.join(self.texts)}) and at least one model for it."
+            )
+
     def _check_losses(self) -> None:
         if (self.preset is None) == (self.losses is None):
             raise SettingError("Pass either preset= or losses=.")
@@ -388,6 +399,10 @@ class DistillSettings(Publishing, Resumable):
         total = sum((self.losses or {"": 1.0}).values())
         if abs(total - 1) > SUM_TOLERANCE:
             raise SettingError(f"losses: the weights add up to {total:.4g}; expected 1 (± {SUM_TOLERANCE}).")
+        if self.teachers and self.loss.weights.get("softmax_regression"):
+            raise SettingError(
+                "softmax_regression reads the students by one teacher's head; choose another loss for several teachers."
+            )
         for name, values in self.schedules.items():
             if name == "temperature":
                 if min(values) <= 0:

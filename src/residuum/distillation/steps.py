@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from residuum.distillation.networks import LanguageModel, States
 from residuum.distillation.objective import Counts, DistillationObjective, Projections, TeacherOutput, token_terms
 from residuum.distillation.settings import ContrastSettings
-from residuum.distillation.teaching import Teacher
+from residuum.distillation.teaching import Teacher, TeacherGroup
 from residuum.distillation.texts import IGNORED, PROGRESS
 from residuum.maths.losses import info_nce, mean_pool, mixup_contrast, reverse_gradient
 from residuum.maths.vocabulary_losses import Learner, Projection, SoftTargets, vocabulary_losses
@@ -37,6 +37,11 @@ class Student:
     projections: Projections
     new_ids: Tensor | None = None  # old id → own id, where the vocabulary is trimmed
     teacher_projection: Projection | None = None  # the teacher's decoder, of the student's pieces only
+    language_projections: Mapping[str, Projection] = field(default_factory=dict)  # of languages with other teachers
+
+    def taught_by(self, language: str) -> Projection | None:
+        """The decoder of a language's teacher, of the student's pieces only."""
+        return self.language_projections.get(language, self.teacher_projection)
 
     def ids(self, old: Tensor) -> Tensor:
         """The student's ids of pieces; labels that are ignored stay so."""
@@ -84,6 +89,7 @@ class DistillationStep:
     translated: bool = False  # whether batches of translations come with those of texts
     first_token: bool = False  # whether the teacher's sentence vector is its first token's state and not their mean
     shares: Mapping[str, float] = field(default_factory=dict)  # of a language's losses in the sum; 1 where not named
+    groups: Mapping[str, TeacherGroup] = field(default_factory=dict)  # of languages with other teachers
 
     def __call__(self, batches: Mapping[str, Any]) -> StepLosses:
         """Batches by language, by language/student where only one student shall learn, and by `pairs a-b`.
@@ -118,7 +124,7 @@ class DistillationStep:
             if self.objective.uses("soft", "softmax_regression"):
                 wanted |= batch["soft"]
             positions = wanted.flatten().nonzero().squeeze(1)
-            output = self.teacher.teach(batch, positions)
+            output = self.groups.get(language, self.teacher).teach(batch, positions)
             for student in self.students:
                 if language in student.languages and only in ("", student.name):
                     states = student.run(batch, attention=self.objective.needs_attention)
@@ -177,7 +183,9 @@ class DistillationStep:
             yield f"contrastive {pair}", info_nce(vectors[0], vectors[1], self.contrast.temperature)
         if self.objective.uses("translation_mse"):
             with torch.inference_mode():
-                taught = vector(self.teacher.model.run(*sides[0].values()), 0, self.first_token)
+                group = self.groups.get(pair.split("-")[0], TeacherGroup([self.teacher]))
+                runs_of_teachers = [member.model.run(*sides[0].values()) for member in group.members]
+                taught = torch.stack([vector(run, 0, self.first_token) for run in runs_of_teachers]).mean(dim=0)
             target = taught.clone()  # what backward passes keep must not be an inference tensor
             mapped = [
                 student.projections(student.model.n_layers, vector(run, side, self.first_token))
@@ -190,9 +198,10 @@ class DistillationStep:
         device = next(self.students[0].model.module.parameters()).device
         total, found = torch.zeros((), device=device), []
         if self.objective.uses("mlm", "soft"):
-            groups: dict[int, list[StudentPass]] = {}  # one vocabulary is compared with one set of teacher logits
+            groups: dict[Any, list[StudentPass]] = {}  # one vocabulary is compared with one set of teacher logits
             for run in passes:
-                groups.setdefault(id(run.student.new_ids), []).append(run)
+                key = id(run.student.new_ids), id(run.student.taught_by(run.language))
+                groups.setdefault(key, []).append(run)
             for group in groups.values():
                 part, terms = self._vocabulary_terms(group)
                 total, found = total + part, found + terms
@@ -214,7 +223,7 @@ class DistillationStep:
         targets = None
         if self.objective.uses("soft"):
             features = torch.cat([run.output.features for run in languages])
-            projection = group[0].student.teacher_projection
+            projection = group[0].student.taught_by(group[0].language)
             assert projection is not None
             targets = SoftTargets(
                 features, projection, self.objective.temperature, divergence=self.objective.divergence

@@ -14,6 +14,7 @@ from residuum.distillation.networks import AttentionInputs, LanguageModel
 from residuum.distillation.objective import DistillationObjective, TeacherOutput
 from residuum.errors import StoreError
 from residuum.maths.losses import mean_pool
+from residuum.maths.vocabulary_losses import Projection
 from residuum.storage.tensors import read_tensors, write_tensors
 
 
@@ -126,6 +127,59 @@ class Teacher:
             digest.update(tensor.cpu().contiguous().numpy().data)
         key = digest.hexdigest()
         return cache / key[:2] / f"{key}.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherGroup:
+    """The teachers of one language, of one architecture and vocabulary; what several say is averaged."""
+
+    members: Sequence[Teacher]
+
+    def teach(self, batch: Mapping[str, Tensor], positions: Tensor) -> TeacherOutput:
+        """The output for a batch, as `Teacher.teach`; `projection` turns its features into mean logits."""
+        outputs = [member.teach(batch, positions) for member in self.members]
+        return outputs[0] if len(outputs) == 1 else averaged(outputs)
+
+    def projection(self, kept: Tensor | None = None) -> Projection | None:
+        """The decoders side by side, each divided by their number; of the kept pieces only, where some are given."""
+        heads = [member.model.head for member in self.members]
+        whole = [head.projection for head in heads if head is not None]
+        if not whole:
+            return None
+        parts = whole if kept is None else [part.pieces(kept) for part in whole]
+        biases = [part.bias for part in parts if part.bias is not None]
+        bias = torch.stack(biases).mean(dim=0) if biases else None
+        return Projection(torch.cat([part.weight for part in parts], dim=1) / len(parts), bias)
+
+
+def averaged(outputs: Sequence[TeacherOutput]) -> TeacherOutput:
+    """One output from which every loss reads the mean over teachers of its states, vectors, logits and scores.
+
+    Put side by side, queries and keys of n teachers give Σ Q_i K_iᵀ, and features Σ W_i f_i; queries are scaled by 1/n.
+    Values are scaled by n^(−1/4), so that V Vᵀ/√(n·d) is the mean of V_i V_iᵀ/√d.
+    """
+    n, first = len(outputs), outputs[0]
+
+    def mean(tensors: Sequence[Tensor]) -> Tensor:
+        return torch.stack(list(tensors)).mean(dim=0)
+
+    attention = {}
+    for layer, inputs in first.attention.items():
+        of_layer = [output.attention[layer] for output in outputs]
+        biases = [one.bias for one in of_layer if one.bias is not None]
+        attention[layer] = AttentionInputs(
+            torch.cat([one.query * (one.scaling / n) for one in of_layer], dim=-1),
+            torch.cat([one.key for one in of_layer], dim=-1),
+            torch.cat([one.value * n**-0.25 for one in of_layer], dim=-1),
+            1.0,
+            mean(biases) if inputs.bias is not None else None,
+        )
+    return TeacherOutput(
+        {layer: mean([output.hidden[layer] for output in outputs]) for layer in first.hidden},
+        attention,
+        torch.cat([output.features for output in outputs], dim=-1),
+        mean([output.vectors for output in outputs]),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,7 +70,10 @@ def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
     (2 GB of states without a limit) are kept in temporary files.
     """
     tasks = chosen_pairs(settings)
-    models = _models(settings)
+    wanted = [name for name in (settings.model, settings.target_model) if name is not None]
+    check_weights([name for name in wanted if not isinstance(name, Model)], settings.max_memory, settings.precision)
+    loaded = [as_model(name, device=settings.device, precision=settings.precision) for name in wanted]
+    models = loaded[0], loaded[-1]
     choices = layer_choices(settings.layers, models[0].n_layers, models[1].n_layers)
     _check_widths(models, choices)
     config = {
@@ -85,15 +88,6 @@ def evaluate_retrieval(settings: RetrievalSettings) -> Retrieval:
     if settings.out is not None:
         write_run(settings.out, run)
     return Retrieval(run)
-
-
-def _models(settings: RetrievalSettings) -> tuple[Model, Model]:
-    """The models of both languages, once where they are the same."""
-    wanted = [name for name in (settings.model, settings.target_model) if name is not None]
-    named = [name for name in wanted if not isinstance(name, Model)]
-    check_weights(named, settings.max_memory, settings.precision)
-    models = [as_model(name, device=settings.device, precision=settings.precision) for name in wanted]
-    return models[0], models[-1]
 
 
 def _check_widths(models: tuple[Model, Model], choices: Sequence[LayerChoice]) -> None:

@@ -117,7 +117,12 @@ class RankCounter:
         self, rows: Int[Tensor, " row"], columns: Int[Tensor, " column"], scores: Float[Tensor, "row column"]
     ) -> None:
         """Count a block: the scores of sources `rows` with targets `columns`. The block is written into."""
-        self._put_own(rows, columns, scores)
+        # A block's own pairs get exactly their own score: summed in another order it differs in the last digits.
+        place = torch.full((len(self.own),), -1)
+        place[columns] = torch.arange(len(columns))
+        column = place[rows]
+        present = column >= 0
+        scores[present.nonzero()[:, 0], column[present]] = self.own[rows[present]]
         larger = torch.empty_like(scores)  # sums of float 0 and 1 are exact here, and ten times as fast as of bool
         for axis, mine in ((1, self.own[rows, None]), (0, self.own[columns])):
             places, others = (rows, columns) if axis == 1 else (columns, rows)
@@ -135,14 +140,6 @@ class RankCounter:
             for above, not_below, nearest in zip(self.above, self.not_below, self.nearest, strict=True)
         )
         return forward, backward
-
-    def _put_own(self, rows: Tensor, columns: Tensor, scores: Tensor) -> None:
-        """A block's own pairs get exactly their own score: summed in another order it differs in the last digits."""
-        place = torch.full((len(self.own),), -1)
-        place[columns] = torch.arange(len(columns))
-        found = place[rows]
-        here = found >= 0
-        scores[here.nonzero()[:, 0], found[here]] = self.own[rows[here]]
 
 
 def unit_rows(vectors: Float[Tensor, "row neuron"]) -> Float[Tensor, "row neuron"]:
@@ -278,17 +275,14 @@ def _blocks(tokens: TokenStates) -> list[_Block]:
     while start < len(order):
         sizes = lengths[order[start:]] * np.arange(1, len(order) - start + 1)
         stop = start + max(1, int(np.searchsorted(sizes, BLOCK_TOKENS, side="right")))
-        blocks.append(_padded(tokens, order[start:stop], lengths))
+        sentences = order[start:stop]
+        places = np.arange(lengths[sentences].max())[:, None]
+        inside = places < lengths[sentences]
+        rows = torch.from_numpy(tokens.first[sentences] + np.where(inside, places, 0))
+        weights = tokens.weights[rows] * torch.from_numpy(inside)
+        blocks.append(_Block(torch.from_numpy(sentences), rows, weights))
         start = stop
     return blocks
-
-
-def _padded(tokens: TokenStates, sentences: np.ndarray, lengths: np.ndarray) -> _Block:
-    places = np.arange(lengths[sentences].max())[:, None]
-    inside = places < lengths[sentences]
-    rows = torch.from_numpy(tokens.first[sentences] + np.where(inside, places, 0))
-    weights = tokens.weights[rows] * torch.from_numpy(inside)
-    return _Block(torch.from_numpy(sentences), rows, weights)
 
 
 def _block_scores(a: Tensor, block_a: _Block, b: Tensor, block_b: _Block) -> Float[Tensor, "row column"]:
