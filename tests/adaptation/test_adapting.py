@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from residuum.adaptation import adapting, stages
 from residuum.adaptation.adapted import evaluate_adapted, load_adapted
-from residuum.adaptation.adapting import adapt, mean_scores
+from residuum.adaptation.adapting import adapt, baseline_text, mean_scores
 from residuum.adaptation.stages import drawn_examples
 from residuum.adaptation.strategies import STRATEGIES
 from residuum.adaptation.students import logits_of
@@ -204,6 +204,22 @@ def test_intervals_end_where_the_metric_does(metric, low, high):
     assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.01)
 
 
+def test_scores_stand_beside_those_of_a_constant_answer(run):
+    """Against a count of labels: the tiny students have learnt nothing, and the result says so."""
+    corpora = transfer_of()
+    (train,), (test,) = (part.sentence_labels.values() for part in (corpora.train, corpora.targets["tr"].test))
+    counts = {label: train.count(label) for label in train}
+    expected = test.count(max(counts, key=counts.get)) / len(test)  # the first of equally frequent ones
+    assert run.run.summary["test accuracy baseline"] == pytest.approx(expected)
+    assert f"Always answering the most frequent training label has a test accuracy of {expected:.3f}" in run.text()
+    summary = {
+        "metric": "accuracy", "kind": "classification", "test accuracy baseline": 0.5,
+        "target examples": {"tr": {"test": 100}}, "test accuracy": {"a": 0.7, "b": 0.55},
+    }  # fmt: skip
+    assert baseline_text(summary).endswith("clearly better: a; not: b.")
+    assert "no strategy is clearly better on 100 examples" in baseline_text({**summary, "test accuracy": {"b": 0.55}})
+
+
 def test_the_report_shows_strategies_and_few_shot_curves(run):
     shown = section(read_run(run.out), str(run.out))
     assert [panel.title for panel in shown.panels] == [
@@ -212,6 +228,7 @@ def test_the_report_shows_strategies_and_few_shot_curves(run):
     assert "transfer to tr" in shown.title
     texts = " ".join(finding.text for finding in shown.findings)
     assert "The best strategy on the test part" in texts
+    assert "Always answering the most frequent training label" in texts
     assert "6 examples of the target language changed" in texts
     (curve,) = shown.panels[1].views
     assert {trace.name for trace in curve.figure.data if trace.name} == set(run.run.config["strategies"])

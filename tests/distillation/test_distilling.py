@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from residuum.cli import main
 from residuum.distillation.distilling import described_fingerprint, distill, verdict, with_fingerprints
 from residuum.distillation.estimating import _counted_pass, count_step
+from residuum.distillation.exporting import export_students
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings
 from residuum.distillation.steps import DistillationStep
@@ -135,6 +136,29 @@ def test_gradients_are_the_same_with_checkpointing(values):
         gradients.append({(place, name): gradient for place, (name, gradient) in enumerate(named)})
     for key, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][key], gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's own, while it traces
+def test_compiled_networks_have_the_same_loss_and_gradients_and_are_written(values, monkeypatch, tmp_path):
+    compiled, original = [], torch.nn.Module.compile
+
+    def with_eager_kernels(module, **options):  # traced and guarded as ever, but without a compiler of C++
+        compiled.append(module)
+        original(module, backend="eager", **options)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", with_eager_kernels)
+    results = []
+    for compiling in (False, True):
+        prepared = prepare(read_settings(values(optimiser={"compile": compiling})))
+        total = prepared.step(prepared.batches(0)).total
+        total.backward()
+        weight = prepared.students[0].model.blocks[0].attention.self.query.weight
+        results.append((total.detach(), weight.grad))
+    assert len(compiled) == 3  # the teacher and two students
+    torch.testing.assert_close(results[1], results[0])
+    export_students(prepared, tmp_path, {"en": "", "tr": ""}, {})
+    student = hf.AutoModelForMaskedLM.from_pretrained(tmp_path / "students" / "en")
+    torch.testing.assert_close(student.base_model.encoder.layer[0].attention.self.query.weight, weight.detach())
 
 
 def test_a_run_stops_when_retrieval_no_longer_improves_and_keeps_the_best_students(values, texts, tmp_path):

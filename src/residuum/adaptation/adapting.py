@@ -74,6 +74,7 @@ class Adaptation(Result):
             for title, table in tables.items()
         ]
         several = any(n > 1 for n in runs.values())
+        lines.append(baseline_text(self.run.summary))
         return "\n".join([*lines, *(["Intervals over the runs are in the table `means`."] if several else [])])
 
 
@@ -117,7 +118,8 @@ def adapt(settings: AdaptSettings) -> Adaptation:
     context = AdaptationContext(corpora, settings, common, answers)
     tables = _tables(context, group, strategies, config["seeds"], out)
     if is_main_process():
-        write_run(out, Run(COMMAND, config, _summary(problem, corpora, tables), tables))
+        summary = {**_summary(problem, corpora, tables), **constant_scores(source, corpora)}
+        write_run(out, Run(COMMAND, config, summary, tables))
     wait_for_others(settings.device)
     return Adaptation(out, read_run(out))
 
@@ -256,6 +258,44 @@ def _summary(problem: Problem, corpora: TransferCorpora, tables: dict[str, pd.Da
         "notes": list(corpora.notes),
         "seconds": round(sum(tables["trainings"]["seconds"].tolist()), 3),
     }
+
+
+def constant_scores(source: AdaptationModel, corpora: TransferCorpora) -> dict[str, Any]:
+    """Scores of a constant answer: the most frequent label of the training part, or the mean, averaged over languages.
+
+    `test METRIC baseline` and `dev METRIC baseline`.
+    """
+    problem, train = source.problem, source.encoded(corpora.train).truth
+    scores = {}
+    for part in ("dev", "test"):
+        truths = [source.encoded(target.scored[part]).truth for target in corpora.targets.values()]
+        values = [problem.baseline(train, truth)[problem.metrics[0]] for truth in truths]
+        scores[f"{part} {problem.metrics[0]} baseline"] = float(np.mean(values))
+    return scores
+
+
+def baseline_text(summary: Mapping[str, Any]) -> str:
+    """How the strategies stand to a constant answer, in one or two sentences.
+
+    A score is clearly better beyond two standard errors of a share of as many test examples.
+    """
+    metric = summary["metric"]
+    baseline, scores = summary[f"test {metric} baseline"], summary[f"test {metric}"]
+    answer = "the mean" if summary["kind"] == "regression" else "the most frequent training label"
+    said = f"Always answering {answer} has a test {metric} of {baseline:.3f}"
+    if RANGES.get(metric, SHARE) != SHARE:
+        return f"{said}."
+    examples = sum(parts["test"] for parts in summary["target examples"].values())
+    better = [
+        name for name, score in scores.items() if score - baseline > 2 * np.sqrt(max(score * (1 - score), 0) / examples)
+    ]
+    if not better:
+        return (
+            f"{said}; no strategy is clearly better on {examples:,} examples, so these scores do not rank them. Train "
+            "for more epochs, with a higher learning rate or on more examples."
+        )
+    worse = [name for name in scores if name not in better]
+    return f"{said}; clearly better: {', '.join(better)}" + (f"; not: {', '.join(worse)}." if worse else ".")
 
 
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:

@@ -70,6 +70,7 @@ def export_students(prepared: Prepared, out: Path, texts: Mapping[str, str], sco
         tokenizer = prepared.tokenizer if vocabulary is None else vocabulary.tokenizer
         module: Any = student.model.module
         module.to("cpu").eval()
+        student.model.base._compiled_call_impl = None
         if module.is_gradient_checkpointing:
             module.gradient_checkpointing_disable()
         module.set_attn_implementation("sdpa" if getattr(module, "_supports_sdpa", False) else "eager")

@@ -158,6 +158,11 @@ def prepare(settings: DistillSettings) -> Prepared:
     if settings.schedules:
         moves = settings.optimiser.steps * settings.turns * settings.optimiser.accumulation
         batches = ScheduledBatches(batches, moves * process_count())
+    if settings.optimiser.compile:
+        taught_by = [teacher, *(member for group in groups.values() for member in group.members)]
+        networks = [one.model.base for one in taught_by] + [student.model.base for student in students]
+        for network in {id(network): network for network in networks}.values():
+            network.compile(dynamic=True)  # one program for batches of every length
     discriminator = None
     if objective.uses("adversarial"):
         width = students[0].model.hidden_size

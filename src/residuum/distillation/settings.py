@@ -217,6 +217,9 @@ class OptimiserSettings(Settings):
     gradient_checkpointing: Annotated[
         bool, Option("Compute the students' activations again in the backward pass: less memory, more time")
     ] = False
+    compile: Annotated[
+        bool, Option("Compile teacher and students by torch.compile: faster steps on GPUs, after minutes of compiling")
+    ] = False
     checkpoint_every: Annotated[int, Option("Steps between checkpoints", at_least=1)] = 1000
     keep_checkpoints: Annotated[int, Option("Number of last checkpoints to keep", at_least=1)] = 1
     log_every: Annotated[int, Option("Steps between logged losses", at_least=1)] = 50

@@ -253,6 +253,9 @@ def adaptation_section(run: Run) -> Section:
     if len(averages) > 1:
         order = listed([f"{name} {averages[name]:.3f}" for name in ranked])
         findings.append(Finding("All strategies", f"{metric} on the test part: {order}."))
+    if (baseline := run.summary.get(f"test {metric} baseline")) is not None:
+        constant = "the mean" if run.summary["kind"] == "regression" else "the most frequent training label"
+        findings.append(Finding("Baseline", f"Always answering {constant} has a test {metric} of {baseline:.3f}."))
     if run.config["teacher"]:
         findings.append(Finding("Teacher", f"Task distillation from {run.config['teacher']['model']}."))
     if run.config["few_shot"]:
