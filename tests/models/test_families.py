@@ -240,6 +240,14 @@ def test_the_table_of_families_is_what_they_do(tmp_path):
         assert written.strip() == found.strip()
 
 
+def test_layers_of_mamba_are_numbered_as_those_of_all_others(tmp_path):
+    save_checkpoint("mamba", tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    batch = probe_batch(model.module)
+    embeddings, *_ = model.read(batch, range(model.n_layers + 1)).hidden
+    torch.testing.assert_close(embeddings, model.module.get_input_embeddings()(batch["input_ids"]))
+
+
 def test_the_table_tells_a_gap_from_what_works(tmp_path):
     cells = dict(zip(VERBS, row_of("t5", tmp_path), strict=True))
     assert cells["extract, compare, probe"] == "yes"

@@ -168,6 +168,8 @@ def test_a_model_of_seven_billion_weights_is_planned_without_them(seven_billion)
     assert model.n_bytes == 2 * model.n_parameters
     assert load_model(seven_billion, device="meta").n_bytes == 4 * model.n_parameters
     assert (model.n_layers, model.hidden_size, model.causal, model.n_heads) == (32, 4096, True, 32)
+    lower = load_model(seven_billion, device="meta", layers=8)
+    assert (lower.n_layers, lower.n_parameters) == (8, 32000 * 4096 + 8 * layer)
 
 
 def test_the_plan_of_an_extraction_tells_what_half_precision_and_few_layers_save(seven_billion, tmp_path, run):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.models.loading import FINAL_NORMS, Model, block_lists, find_blocks, probe_batch
+from residuum.models.loading import Model, block_lists, closing_modules, find_blocks, probe_batch
 
 WAYS = ("zero", "mean", "keep")
 """What happens to the named neurons: set to zero, set to their means, or kept while the others of their layers go."""
@@ -76,10 +76,10 @@ def silenced_values(
         raise SettingError("No neuron was named; give at least one, for example 3:17.")
     layout = NeuronLayout(tuple(widths))
     columns = layout.parse(ids)
-    found = {}
+    silenced = {}
     for layer in np.unique(layout.positions[columns]).tolist():
-        own = layout.layer_slice(layer)
-        named = np.unique(columns[(columns >= own.start) & (columns < own.stop)]) - own.start
+        part = layout.layer_slice(layer)
+        named = np.unique(columns[(columns >= part.start) & (columns < part.stop)]) - part.start
         indices = np.setdiff1d(np.arange(widths[layer]), named) if how == "keep" else named
         values = np.zeros(widths[layer])
         if means is not None and how != "zero":
@@ -87,10 +87,10 @@ def silenced_values(
             if values.shape != (widths[layer],):
                 shape = values.shape if layer in means else "nothing"
                 raise SettingError(
-                    f"The means of layer {layer} are {shape}; expected {widths[layer]} numbers, one a neuron."
+                    f"The means of layer {layer} are {shape}; expected {widths[layer]} numbers, one per neuron."
                 )
-        found[layer] = Silence(torch.from_numpy(indices), torch.from_numpy(values[indices]).float())
-    return found
+        silenced[layer] = Silence(torch.from_numpy(indices), torch.from_numpy(values[indices]).float())
+    return silenced
 
 
 def _identity(model: Model, values: Mapping[int, Silence]) -> str:
@@ -117,10 +117,10 @@ def _hook(model: Model, layer: int, silence: Silence, hooks: ExitStack) -> None:
 
         hooks.callback(blocks[0].register_forward_pre_hook(write, with_kwargs=True).remove)
     else:
-        norm = next((getattr(parent, name) for name in FINAL_NORMS if hasattr(parent, name)), None)
         *_, ends = block_lists(parent, model.n_layers).values()  # XLM has lists of attention, norms and so on
-        closing = norm if layer == model.n_layers and isinstance(norm, nn.Module) else ends[layer - 1]
-        hooks.callback(closing.register_forward_hook(_on_output(silence)).remove)
+        closing = list(closing_modules(model).values()) if layer == model.n_layers else []
+        for part in closing or [ends[layer - 1]]:
+            hooks.callback(part.register_forward_hook(_on_output(silence)).remove)
 
 
 def _hook_repeated(module: nn.Module, layer: int, silence: Silence, hooks: ExitStack) -> None:

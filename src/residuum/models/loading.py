@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ PRECISIONS = ("float32", "auto", "bfloat16", "float16")
 """`auto` reads weights as they are stored."""
 MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
+CLOSING_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "norm_f")
 WEIGHT_BYTES = 4  # a weight is read as float32 unless another precision is chosen
 
 
@@ -201,10 +202,8 @@ def load_model(
     options |= {} if random_init else placement(device, max_memory)
     if "device_map" not in options and device != "meta":
         check_weights([name_or_path], max_memory, precision)
-    if device == "meta":
-        module = _without_weights(name_or_path, options)
-    else:
-        module = _load_module(name_or_path, random_init, seed, allow_pickle, options)
+    drawn = seed if random_init else None
+    module = _load_module(name_or_path, options, drawn=drawn, empty=device == "meta", allow_pickle=allow_pickle)
     tokenizer = load_tokenizer(name_or_path, trust_remote_code)
     check_vocabulary(module, tokenizer, name_or_path)
     with clear_loading_errors(name_or_path):  # a config can be of a network that loads and does not run
@@ -367,7 +366,15 @@ def parse_layers(text: str | int | Sequence[int], n_layers: int) -> list[int]:
     elif text == "last":
         wanted = [n_layers]
     else:
-        wanted = [layer for part in text.split(",") for layer in _layer_range(part.strip(), text)]
+        wanted = []
+        for part in map(str.strip, text.split(",")):
+            first, _, last = map(str.strip, part.partition("-"))
+            if not (first.isdecimal() and (last or first).isdecimal()) or max(len(first), len(last)) > 6:
+                raise SettingError(
+                    f"Cannot read layers {text!r}: {part!r} is neither a number nor a range; "
+                    "write for example 'all', 'last' or '0,4-6'."
+                )
+            wanted += range(int(first), int(last or first) + 1)
     unknown = [layer for layer in wanted if not 0 <= layer <= n_layers]
     if unknown:
         raise SettingError(f"Layer {unknown[0]} does not exist: the model has layers 0–{n_layers}.")
@@ -442,24 +449,28 @@ def placement(device: str, max_memory: int | None) -> dict[str, Any]:
     return options
 
 
-def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, options: dict[str, Any]) -> nn.Module:
+def _load_module(
+    name: str, options: dict[str, Any], *, drawn: int | None, empty: bool, allow_pickle: bool
+) -> nn.Module:
+    """The network with its weights, with weights `drawn` from a seed, or without memory for weights (`empty`)."""
     from transformers import AutoConfig, AutoModel
 
     place, extra = weights_place(name)
     remote = {"trust_remote_code": options["trust_remote_code"]}
     with clear_loading_errors(name):
-        if random_init:
+        config = None
+        if "gguf_file" not in extra or empty or drawn is not None:  # transformers unpacks a GGUF file for its config
             config = AutoConfig.from_pretrained(place, **remote, **extra)
             check_blocks(config, name)
+        if config is not None and (empty or drawn is not None):
             dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
+            if empty:
+                with torch.device("meta"):
+                    return AutoModel.from_config(config, dtype=dtype, **remote)
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+                torch.manual_seed(drawn or 0)
                 return AutoModel.from_config(config, dtype=torch.float32, **remote).to(dtype)
-        kind: Any = AutoModel
-        if "gguf_file" not in extra:
-            config = AutoConfig.from_pretrained(place, **remote, **extra)
-            check_blocks(config, name)
-            kind = encoder_class(config) or AutoModel
+        kind: Any = encoder_class(config) or AutoModel
         module, info = kind.from_pretrained(
             place,
             use_safetensors=None if allow_pickle or "gguf_file" in extra else True,
@@ -469,19 +480,6 @@ def _load_module(name: str, random_init: bool, seed: int, allow_pickle: bool, op
         )
     check_no_fresh_weights(module, info, name)
     return module
-
-
-def _without_weights(name: str, options: dict[str, Any]) -> nn.Module:
-    """The network of a config, without memory for its weights."""
-    from transformers import AutoConfig, AutoModel
-
-    place, extra = weights_place(name)
-    with clear_loading_errors(name):
-        config = AutoConfig.from_pretrained(place, trust_remote_code=options["trust_remote_code"], **extra)
-        check_blocks(config, name)
-        dtype = config.dtype or torch.float32 if options["dtype"] == "auto" else options["dtype"]
-        with torch.device("meta"):
-            return AutoModel.from_config(config, dtype=dtype, trust_remote_code=options["trust_remote_code"])
 
 
 def encoder_class(config: Any) -> Any:
@@ -675,9 +673,14 @@ def _read_transformer(module: nn.Module, batch: Batch, layers: Sequence[int], at
     """The wanted layers of a pass, the others dropped as it goes on: layer k is what enters block k + 1."""
     blocks = find_blocks(module)[2]
     assert blocks is not None, "such networks are read by _read_every_layer"
-    wanted, seen = {layer % (len(blocks) + 1) for layer in layers}, {}
+    wanted: set[int] = {layer % (len(blocks) + 1) for layer in layers}
+    seen: dict[int, Tensor] = {}
+
+    def keep(_block: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], layer: int) -> None:
+        seen[layer] = inputs[0] if inputs else options["hidden_states"]
+
     hooks = [
-        blocks[layer].register_forward_pre_hook(_keep_input(layer, seen), with_kwargs=True)
+        blocks[layer].register_forward_pre_hook(partial(keep, layer=layer), with_kwargs=True)
         for layer in wanted - {len(blocks)}
     ]
     try:
@@ -699,13 +702,6 @@ def _read_every_layer(module: nn.Module, batch: Batch, layers: Sequence[int], at
 TRANSFORMER_READERS = (_read_transformer, _read_every_layer)
 
 
-def _keep_input(layer: int, seen: dict[int, Tensor]) -> Callable[..., None]:
-    def hook(_block: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
-        seen[layer] = inputs[0] if inputs else options["hidden_states"]
-
-    return hook
-
-
 def _uncached(module: nn.Module) -> dict[str, bool]:
     return {"use_cache": False} if getattr(module.config, "use_cache", False) else {}
 
@@ -722,7 +718,8 @@ def _attention(output: Any, layers: Sequence[int]) -> list[Tensor]:
 def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
     """The number of blocks, counted in a pass because configs name it in a dozen ways, and what reads them.
 
-    Blocks whose inputs are not the hidden states of transformers, to the bit, are not read one by one.
+    Blocks whose inputs are not the hidden states of transformers, to the bit, are not read one by one. Mamba alone
+    notes what leaves each block and never the embeddings; its layers are numbered like all others here.
     """
     batch = probe_batch(module)
     if batch["input_ids"].is_meta:  # nothing can be compared
@@ -736,8 +733,10 @@ def _count_and_reader(module: nn.Module) -> tuple[int, Callable[..., Reading]]:
             found = _read_transformer(module, batch, range(n_layers + 1), False).hidden if blocks is not None else []
         except (KeyError, AttributeError, TypeError):  # blocks that are called in a way of their own
             found = []
-    same = len(found) == len(states) and all(map(torch.equal, found, states))
-    return n_layers, _read_transformer if same else _read_every_layer
+        left = [*states[:-2], states[-1]]
+        entering = len(found) == len(states) and all(map(torch.equal, found, states))
+        leaving = len(found) == len(states) > 2 and all(map(torch.equal, found[1:], left))
+    return n_layers, _read_transformer if entering or leaving else _read_every_layer
 
 
 def _hooked_reader(names: tuple[str, ...], pads: bool) -> Callable[..., Reading]:
@@ -780,46 +779,63 @@ def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[.
 
 
 def _states(output: Any) -> Sequence[Tensor]:
-    """What enters the first block and what each gives; without blocks, of which transformers 5.23 has none, the end."""
+    """What enters the first block and what each block gives; of a network without blocks its output alone."""
     return output.hidden_states or (output.last_hidden_state,)
-
-
-FINAL_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "layer_norm", "norm_f")
 
 
 def _cut(model: Model, k: int) -> Callable[[], None]:
     """Keep blocks 1 … k, take the closing norm off, check that layers 0 … k are unchanged; return what undoes it."""
     if model.reader not in TRANSFORMER_READERS:
         raise ModelError(f"Layers of {model.name} cannot be cut: it is not a transformers model.")
-    module = model.module
-    batch = probe_batch(module, model.tokenizer)
-    before = model.read(batch, [k]).hidden[0]
-    undo = _cut_blocks(module, k)
-    after = model.read(batch, [-1]).hidden[0]
-    if not torch.allclose(before, after, atol=1e-5):
+    module: Any = model.module
+    batch, n_layers = probe_batch(module, model.tokenizer), module.config.num_hidden_layers
+    has_values = not batch["input_ids"].is_meta
+    before = model.read(batch, [k]).hidden[0] if has_values else None
+    parent, _, blocks = find_blocks(module)
+    lists = block_lists(parent, n_layers) if blocks is not None else {}
+    closing = closing_modules(model) if lists else {}
+
+    def undo() -> None:
+        set_block_count(module, n_layers)
+        for name, part in {**closing, **lists}.items():
+            setattr(parent, name, part)
+
+    set_block_count(module, k)
+    for name, parts in lists.items():
+        setattr(parent, name, parts[:k])
+    for name in closing:
+        setattr(parent, name, nn.Identity())
+    if before is not None and not torch.allclose(before, model.read(batch, [-1]).hidden[0], atol=1e-5):
         undo()
         raise ModelError(f"Layers of {type(module).__name__} cannot be cut: layer {k} would change.")
     return undo
 
 
-def _cut_blocks(module: nn.Module, k: int) -> Callable[[], None]:
-    config: Any = module.config
-    n_layers = config.num_hidden_layers
-    parent, _, blocks = find_blocks(module)
-    norms = {name: getattr(parent, name) for name in FINAL_NORMS if isinstance(getattr(parent, name, None), nn.Module)}
-    lists = block_lists(parent, n_layers) if blocks is not None else {}
-    set_block_count(module, k)
-    for name, parts in lists.items():
-        setattr(parent, name, parts[:k])
-    for name in norms:
-        setattr(parent, name, nn.Identity())
+def closing_modules(model: Model) -> dict[str, nn.Module]:
+    """The modules between the last block and the last layer, mostly a norm; they stand beside the list of blocks.
 
-    def undo() -> None:
-        set_block_count(module, n_layers)
-        for name, part in {**norms, **lists}.items():
-            setattr(parent, name, part)
-
-    return undo
+    They run once, and their output is the last layer; on `meta`, where nothing has a value, they are known by name.
+    """
+    parent, module = find_blocks(model.module)[0], model.module
+    beside = {name: part for name, part in parent.named_children() if not isinstance(part, nn.ModuleList)}
+    batch = probe_batch(module, model.tokenizer)
+    if batch["input_ids"].is_meta:
+        return {name: part for name, part in beside.items() if name in CLOSING_NORMS}
+    outputs: dict[str, list[Any]] = {name: [] for name in beside}
+    hooks = [
+        part.register_forward_hook(lambda _part, _inputs, output, name=name: outputs[name].append(output))
+        for name, part in beside.items()
+    ]
+    try:
+        last = model.read(batch, [model.n_layers]).hidden[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    closing = {}
+    for name, given in outputs.items():  # T5 has one dropout for the embeddings and the end
+        if len(given) == 1 and isinstance(given[0], Tensor) and given[0].shape == last.shape:
+            closing |= {name: beside[name]} if torch.equal(given[0], last) else {}
+    return closing
 
 
 def find_blocks(module: nn.Module) -> tuple[nn.Module, str, nn.ModuleList | None]:
@@ -851,16 +867,3 @@ def set_block_count(module: nn.Module, count: int) -> None:
         raise ModelError(f"Layers of {type(module).__name__} cannot be cut: {error}") from error
     if isinstance(getattr(module, "n_layers", None), int):
         module.n_layers = count  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
-
-
-def _layer_range(part: str, whole: str) -> list[int]:
-    try:
-        first, _, last = part.partition("-")
-        if max(len(first), len(last)) > 6:
-            raise ValueError("no model has a million layers")
-        return list(range(int(first), int(last or first) + 1))
-    except ValueError:
-        raise SettingError(
-            f"Cannot read layers {whole!r}: {part!r} is neither a number nor a range; "
-            "write for example 'all', 'last' or '0,4-6'."
-        ) from None

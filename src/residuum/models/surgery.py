@@ -192,11 +192,11 @@ def merge_layers(module: nn.Module, kept: Sequence[int]) -> None:
     blocks = find_blocks(base)[2]
     if blocks is None:
         raise ModelError(f"{type(module).__name__} runs one block again and again; there is nothing to merge.")
-    nearest = {layer: min(kept, key=lambda own: (abs(own - layer), own)) for layer in range(1, len(blocks) + 1)}
+    nearest = {layer: min(kept, key=lambda k: (abs(k - layer), k)) for layer in range(1, len(blocks) + 1)}
     states = [{name: tensor.clone() for name, tensor in block.named_parameters()} for block in blocks]
-    for own in kept:
-        merged = [states[layer - 1] for layer, target in nearest.items() if target == own]
-        for name, parameter in blocks[own - 1].named_parameters():
+    for layer in kept:
+        merged = [states[other - 1] for other, target in nearest.items() if target == layer]
+        for name, parameter in blocks[layer - 1].named_parameters():
             if any(name not in state or state[name].shape != parameter.shape for state in merged):
                 raise ModelError(f"Blocks of {type(module).__name__} differ in {name}, so they cannot be merged.")
             parameter.data = torch.stack([state[name].detach() for state in merged]).mean(dim=0)
@@ -226,6 +226,7 @@ FEED_FORWARDS = (
     Inner(("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h", "ffn_hidden_size"),  # Falcon
     Inner(("mlp.c_fc",), "mlp.c_proj", "intermediate_size"),  # GPT-Neo
     Inner(("fc1",), "fc2", "ffn_dim"),  # OPT
+    Inner(("ff.layer_1",), "ff.layer_2", "d_inner"),  # XLNet
     Inner(("layer.1.DenseReluDense.wi",), "layer.1.DenseReluDense.wo", "d_ff"),  # encoders of T5
     Inner(("layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"), "layer.1.DenseReluDense.wo", "d_ff"),
 )
@@ -240,10 +241,14 @@ def feed_forward(module: nn.Module) -> Inner:
         names = (*inner.into, inner.out)
         if hasattr(config, inner.key) and all(_part(block, name) is not None for block in blocks for name in names):
             return inner
-    raise ModelError(
-        f"Feed-forward neurons of {type(module).__name__} cannot be cut: its blocks are none of BERT, RoBERTa, MPNet, "
-        "DistilBERT, ModernBERT, T5 (encoder), GPT-2, GPT-Neo, GPT-NeoX, Falcon, OPT, Phi-3, Llama or Qwen."
-    )
+    if not any(hasattr(config, inner.key) for inner in FEED_FORWARDS):
+        reason = "its config has no setting for their number, which follows from the hidden size"
+    else:
+        reason = (
+            "its blocks are none of BERT, RoBERTa, MPNet, DistilBERT, ModernBERT, T5 (encoder), XLNet, GPT-2, GPT-Neo, "
+            "GPT-NeoX, Falcon, OPT, Phi-3, Llama or Qwen"
+        )
+    raise ModelError(f"Feed-forward neurons of {type(module).__name__} cannot be cut: {reason}.")
 
 
 def attention_heads(module: nn.Module) -> tuple[int, int]:
@@ -315,8 +320,8 @@ def _take_outputs(part: Any, chosen: Tensor) -> None:
 
 
 def _set_inputs(part: Any, weight: Tensor) -> None:
-    own = weight if isinstance(part, nn.Linear) else weight.T
-    part.weight = nn.Parameter(own.to(part.weight).contiguous())
+    stored = weight if isinstance(part, nn.Linear) else weight.T
+    part.weight = nn.Parameter(stored.to(part.weight).contiguous())
     if isinstance(part, nn.Linear):
         part.in_features = weight.shape[1]
     else:
@@ -324,19 +329,19 @@ def _set_inputs(part: Any, weight: Tensor) -> None:
 
 
 def _part(block: nn.Module, name: str) -> nn.Module | None:
-    return next((part for own, part in block.named_modules() if own == name), None)
+    return dict(block.named_modules()).get(name)
 
 
 def add_layers(module: nn.Module, blocks: Sequence[nn.Module]) -> None:
     """Put blocks on top of those of a model; `keep_layers` of the first ones takes them off again."""
     base: Any = getattr(module, "base_model", module)
     config = base.config
-    parent, attribute, there = find_blocks(base)
-    if there is None:
+    parent, attribute, below = find_blocks(base)
+    if below is None:
         raise ModelError(f"{type(module).__name__} runs one block again and again; no other can be put on top.")
     per_layer = _layer_settings(config).items()
     _set_layer_settings(config, {key: [*values, *[values[-1]] * len(blocks)] for key, values in per_layer})
-    grown = nn.ModuleList([*there, *blocks])
+    grown = nn.ModuleList([*below, *blocks])
     setattr(parent, attribute, grown)
     _number_blocks(list(grown))
     config.num_hidden_layers = len(grown)
@@ -360,20 +365,27 @@ def embedding_modules(base: nn.Module) -> list[nn.Module]:
     blocks = find_blocks(base)[2]
     if blocks is None:
         return [base.embeddings]  # pyright: ignore[reportReturnType]
+
+    class AtFirstBlock(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise AtFirstBlock
+
     inside = set(blocks.modules())
     leaves = [part for part in base.modules() if not list(part.children()) and part not in inside]
-    found: list[nn.Module] = []
-    hooks = [leaf.register_forward_pre_hook(lambda part, _: found.append(part)) for leaf in leaves]
-    hooks.append(blocks[0].register_forward_pre_hook(_stop))
+    before: list[nn.Module] = []
+    hooks = [leaf.register_forward_pre_hook(lambda part, _: before.append(part)) for leaf in leaves]
+    hooks.append(blocks[0].register_forward_pre_hook(stop))
     try:
         with torch.inference_mode():
             base(**probe_batch(base))
-    except _FirstBlock:
+    except AtFirstBlock:
         pass
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return before
 
 
 def check_elsewhere(model: str | Path, out: str | Path) -> None:
@@ -420,33 +432,21 @@ def save_whole(
     with files_for(folder) as temporary, quiet_libraries():
         module.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        _check_written(module, temporary)
+        try:
+            again = type(module).from_pretrained(temporary, dtype=module.dtype)
+        except (RuntimeError, ValueError, AssertionError) as error:  # of blocks that have more parts of that size
+            raise ModelError(
+                f"{type(module).__name__} could not be read again: its config cannot say what was cut; keep that whole."
+            ) from error
+        before, after = _states(module), _states(again)
+        if before.shape != after.shape or not torch.allclose(before, after, atol=TOLERANCE):
+            raise ModelError(
+                f"{type(module).__name__} would not be the same when it is read again: some of its layers depend on "
+                "their places. Keep others (the first one, for instance)."
+            )
         if source is not None:
             copy_sentence_layout(source, temporary)
     return folder
-
-
-def _check_written(module: PreTrainedModel, folder: Path) -> None:
-    try:
-        again = type(module).from_pretrained(folder, dtype=module.dtype)
-    except (RuntimeError, ValueError, AssertionError) as error:  # of blocks that have more parts of that size
-        raise ModelError(
-            f"{type(module).__name__} could not be read again: its config cannot say what was cut; keep that whole."
-        ) from error
-    first, second = _states(module), _states(again)
-    if first.shape != second.shape or not torch.allclose(first, second, atol=TOLERANCE):
-        raise ModelError(
-            f"{type(module).__name__} would not be the same when it is read again: some of its layers depend on their "
-            "places. Keep others (the first one, for instance)."
-        )
-
-
-class _FirstBlock(Exception):
-    """The forward pass has come to the first block."""
-
-
-def _stop(*_: object) -> None:
-    raise _FirstBlock
 
 
 def _number_blocks(blocks: Sequence[nn.Module]) -> None:
