@@ -18,22 +18,34 @@ from tiny import TEXT, save_model
 
 @pytest.fixture
 def kernel(monkeypatch):
-    """A process that looks like the kernel of a notebook, without widgets."""
-    shell = SimpleNamespace(kernel=object())
+    """A process that looks like the kernel of a notebook, without widgets; gives what its cells show."""
+    shell, shown = SimpleNamespace(kernel=object()), []
+
+    def display(data, *, raw, display_id):
+        shown.append([data["text/plain"]])
+        return SimpleNamespace(update=lambda data, *, raw: shown[-1].append(data["text/plain"]))
+
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     monkeypatch.setattr(notebook, "find_spec", lambda name: None)
+    return shown
 
 
-def test_a_bar_shows_in_a_notebook_and_on_no_other_file(monkeypatch, capsys, kernel):
+def test_a_bar_is_one_output_of_a_notebook_and_its_end_is_kept(capsys, kernel):
     assert notebook.in_notebook()
-    with notebook.progress_bar(total=2, shown=True) as bar:
+    with notebook.progress_bar(total=2, shown=True, mininterval=0) as bar:
+        bar.update(1)
+        bar.update(1)
+    assert len(kernel) == 1
+    assert "1/2" in kernel[0][-2]
+    assert "2/2" in kernel[0][-1]
+    with notebook.progress_bar(total=2, shown=True, leave=False) as bar:
         bar.update(2)
-    shown = capsys.readouterr()
-    assert "2/2" in shown.out
-    assert shown.err == ""  # a notebook shows it on red
+    assert kernel[1][-1] == ""
     with notebook.progress_bar(total=2, shown=False) as bar:
         bar.update(2)
-    assert capsys.readouterr() == ("", "")
+    assert len(kernel) == 2
+    assert capsys.readouterr() == ("", "")  # where a notebook would show it on red, and an export line by line
 
 
 def test_no_bar_is_written_into_a_log(capsys):
@@ -59,6 +71,9 @@ def test_loading_and_reading_are_silent_without_progress(tmp_path, capfd, monkey
     hf.utils.logging.enable_progress_bar()  # whatever ran before in this process
     capfd.readouterr()
     extract(folder, text, tmp_path / "store", progress=False)
+    assert capfd.readouterr() == ("", "")
+    with notebook.quiet_libraries():
+        list(hf.modeling_gguf_pytorch_utils.tqdm([1]))
     assert capfd.readouterr() == ("", "")
     hf.AutoModel.from_pretrained(folder)  # and transformers has its voice back
     assert "Loading weights" in capfd.readouterr().err
