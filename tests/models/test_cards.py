@@ -162,7 +162,7 @@ def test_every_student_has_a_repository_of_its_own_and_a_finished_run_is_sent(tm
 def test_a_fine_tuned_and_a_transferred_model_are_sent(tmp_path, monkeypatch):
     hub = Hub()
     monkeypatch.setattr(huggingface_hub, "HfApi", hub)
-    model = save_teacher("bert", tmp_path / "model", layers=2)
+    model = base(save_teacher("bert", tmp_path / "model", layers=2), base_model="owner/base", license="mit")
     rows = [(line, str(n % 2)) for n, line in enumerate(LINES["en"] * 20)]
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
     task = Task("label", unit="sentence")
@@ -171,6 +171,10 @@ def test_a_fine_tuned_and_a_transferred_model_are_sent(tmp_path, monkeypatch):
     transfer(model, tmp_path / "train.tsv", task, tmp_path / "small", **options, device="cpu")
     sent = [(named["repo_id"], named["folder_path"]) for name, _, named in hub.asked if name == "upload_folder"]
     assert sent == [("owner/tuned", str(tmp_path / "tuned")), ("owner/small", str(tmp_path / "small"))]
+    for folder in ("tuned", "small"):
+        card = facts(tmp_path / folder)
+        assert (card["base_model"], card["license"]) == ("owner/base", "mit")
+        assert "accuracy" in card["metrics"]
 
 
 def test_what_cannot_be_sent_is_refused_before_anything_is_computed(tmp_path, monkeypatch):

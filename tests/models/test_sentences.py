@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 
-from residuum import finetune, prune, trim
+from residuum import extract, finetune, prune, transfer, trim
+from residuum.corpus import Corpus
 from residuum.errors import ModelError, StoreError
+from residuum.evaluation.pairs import SentencePairs
+from residuum.evaluation.retrieval import evaluate_retrieval
 from residuum.models.sentences import copy_sentence_layout, read_sentence_layout, sentence_encoder
 from tiny import TEXT, save_model
 
@@ -77,10 +81,23 @@ def test_a_pruned_model_is_still_a_sentence_model(tmp_path):
 def test_a_trimmed_model_gives_the_same_vectors(tmp_path):
     folder = make(tmp_path / "model")
     texts = tmp_path / "texts.txt"
-    texts.write_text("\n".join([*SENTENCES, "the fox "]), encoding="utf-8")
+    texts.write_text("\n".join(SENTENCES), encoding="utf-8")
     trim(folder, [texts], tmp_path / "trimmed")
     check_layout(folder, tmp_path / "trimmed")
     np.testing.assert_allclose(vectors(folder), vectors(tmp_path / "trimmed"), atol=1e-5)
+
+
+def test_trimming_keeps_the_tokens_of_prompts_and_of_what_is_read_in_lower_case(tmp_path):
+    folder, texts = make(tmp_path / "model", "roberta", length=40), tmp_path / "texts.txt"
+    lengths = folder / "sentence_bert_config.json"
+    lengths.write_text(json.dumps({"max_seq_length": 40, "do_lower_case": True}))
+    texts.write_text("\n".join(["QUICK Lazy dog"] * 3), encoding="utf-8")
+    trim(folder, [texts], tmp_path / "trimmed", minimum=2)
+    for prompt in ("query", "passage"):
+        before, after = (
+            vectors(place, ["QUICK Lazy dog"], prompt_name=prompt) for place in (folder, tmp_path / "trimmed")
+        )
+        np.testing.assert_allclose(before, after, atol=1e-5)
 
 
 def test_a_fine_tuned_model_is_still_a_sentence_model(tmp_path):
@@ -91,6 +108,61 @@ def test_a_fine_tuned_model_is_still_a_sentence_model(tmp_path):
         (tmp_path / "data" / f"{part}.tsv").write_text(table, encoding="utf-8")
     finetune(folder, tmp_path / "data", "sst2", tmp_path / "tuned", epochs=1, progress=False, device="cpu")
     check_layout(folder, tmp_path / "tuned")
+
+
+@pytest.mark.parametrize(("mode", "position"), [("cls", "cls"), ("mean", "all"), ("lasttoken", "last")])
+def test_a_row_of_a_sentence_is_the_vector_that_the_model_makes_of_it(mode, position, tmp_path):
+    folder = make(tmp_path / "model", mode=mode, normalise=False, length=40)
+    corpus = Corpus(name="text", sentences=[line.split() for line in SENTENCES[:3]])
+    store = extract(folder, corpus, tmp_path / "acts", unit="sentence", layers="last", progress=False)
+    assert store.manifest.settings["position"] == position
+    np.testing.assert_allclose(store.array(), vectors(folder, SENTENCES[:3]), atol=1e-5)
+
+
+def test_a_transferred_classifier_remembers_how_its_sentence_model_pools(tmp_path):
+    folder = make(tmp_path / "model")
+    rows = [(f"{a} {b}".split(), str(i % 2)) for i, (a, b) in enumerate(product(TEXT[:8], ("fox", "dog", "text")))]
+    corpus = Corpus("text", [words for words, _ in rows], sentence_labels={"label": [label for _, label in rows]})
+    transfer(folder, corpus, "sentence", tmp_path / "out", steps=("layers",), progress=False, device="cpu")
+    assert json.loads((tmp_path / "out" / "classifier.json").read_text())["position"] == "all"
+
+
+def bitext_task(pairs: SentencePairs):
+    """A task of mteb with sentences of this machine."""
+    from datasets import Dataset
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.abstasks.text.bitext_mining import AbsTaskBitextMining
+
+    class LocalBitext(AbsTaskBitextMining):
+        metadata = TaskMetadata(
+            name="LocalBitext",
+            description="Sentences and their counterparts",
+            type="BitextMining",
+            dataset={"path": "local", "revision": "1"},
+            eval_splits=["test"],
+            eval_langs=["eng-Latn"],
+            main_score="f1",
+        )
+
+    task = LocalBitext()
+    task.dataset = {"test": Dataset.from_dict({"sentence1": pairs.source, "sentence2": pairs.target})}
+    task.data_loaded = True
+    return task
+
+
+@pytest.mark.filterwarnings("ignore")  # of another library
+def test_a_pruned_model_runs_in_mteb_and_scores_as_it_does_here(tmp_path):
+    mteb = pytest.importorskip("mteb", reason="mteb is not installed")
+    prune(make(tmp_path / "model", length=40), tmp_path / "pruned", drop="top:1")
+    words = " ".join(TEXT[:8]).split()
+    source = [" ".join(words[i : i + 4]) for i in range(24)]
+    pairs = SentencePairs(("a", "b"), source, [" ".join(words[i + 2 : i + 6]) for i in range(24)])
+    ours = evaluate_retrieval(tmp_path / "pruned", pairs, score=("cosine",), layers="2", progress=False).frame.iloc[0]
+    model = SentenceTransformer(str(tmp_path / "pruned"), device="cpu")
+    found = mteb.evaluate(model, bitext_task(pairs), cache=None, show_progress_bar=False)
+    theirs = found.task_results[0].scores["test"][0]
+    assert 0 < theirs["accuracy"] < 1
+    assert [theirs["accuracy"], theirs["f1"]] == pytest.approx([ours["accuracy"], ours["f1"]])
 
 
 def test_a_model_of_another_width_gets_a_pooling_of_that_width(tmp_path):

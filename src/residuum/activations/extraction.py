@@ -42,6 +42,7 @@ from residuum.engine import Engine, as_engine, run_tasks
 from residuum.errors import CorpusError, DataError, ModelError, SettingError
 from residuum.models.alignment import Aligner, Alignment, Audit
 from residuum.models.loading import Model, as_model, only_first_layers, parse_layers
+from residuum.models.sentences import stated_position
 from residuum.settings import command
 from residuum.storage.notebook import progress_bar
 from residuum.storage.remote import cache_folder, local_path, send
@@ -94,6 +95,8 @@ def _extraction(settings: ExtractSettings) -> Extraction:
     if not isinstance(corpus, Corpus):
         corpus = read_corpus(corpus, split=settings.split, limit=settings.limit, **settings.table)
     reading = ReadingSettings(**settings.options(ReadingSettings))
+    if reading.unit == "sentence":
+        reading = replace(reading, position=stated_position(model, reading.position))
     return Extraction(model, corpus, parse_layers(settings.layers, model.n_layers), reading)
 
 
@@ -136,7 +139,7 @@ class Extraction:
         return [layer for layer in self.layers if layer > 0] if self.settings.attention else []
 
     def manifest(self) -> Manifest:
-        """The manifest of a store of which nothing is written yet."""
+        """The manifest of a store that holds nothing yet."""
         if not self.corpus.n_words:
             raise CorpusError(f"{self.corpus.name} holds no words; expected a sentence of one word or more.")
         if self.corpus.pairs is not None and self.settings.unit == "word":
@@ -166,7 +169,7 @@ class Extraction:
         )
 
     def run(self, writer: StoreWriter, engine: Engine, *, max_loss: float, progress: bool) -> None:
-        """Read and write every group of shards of which one is missing."""
+        """Read and write every group of shards that is not complete."""
         shards, missing = writer.manifest.shards, set(writer.missing)
         groups = [group for group in self.groups(shards) if not missing.isdisjoint(group)]
         audit = reduce(Audit.__add__, (Audit(**s.audit) for s in shards if s.written), Audit())
@@ -246,7 +249,7 @@ class Extraction:
     def step(self, engine: Engine, seconds: float = 0.0) -> CostStep:
         """Reading and writing all words: tasks, disk, and what each process holds of weights, a batch, a group.
 
-        This process alone has two groups, of which one is written while the other is read. Beside workers of this
+        This process alone has two groups: one is written while the other is read. Beside workers of this
         machine, which load the model themselves, it has weights of its own.
         """
         shards = plan_shards(self.corpus.sentences, self.settings.shard_words)
@@ -312,7 +315,7 @@ class Extraction:
         by_word = self.settings.unit == "word"
         if not by_word and position == "cls" and not any(self.cls_id in w.ids for w in windows):
             raise ModelError(f"{self.model.name} has no [CLS] token; use position 'last' or 'mean'.")
-        reduction = self.settings.pooling if by_word else "mean" if position == "mean" else "last"
+        reduction = self.settings.pooling if by_word else "mean" if position in ("mean", "all") else "last"
         for batch_items in self.in_batches(alignments):
             segments = [self._segments(alignments[s], s, v, position, buffers) for s, v in batch_items]
             reading = self._forward([alignments[s].windows[v] for s, v in batch_items])

@@ -37,15 +37,16 @@ def word_segments(alignment: Alignment, window: int, pooling: str, first_row: in
 def sentence_segments(alignment: Alignment, window: int, position: str, cls_id: int | None, row: int) -> Segments:
     """The one row of a sentence: its [CLS], its last token, or the mean of its tokens; averaged over windows."""
     part = alignment.windows[window]
-    if position == "cls":
-        tokens = np.array([part.ids.index(cls_id)] if cls_id in part.ids else [0])
-    else:
-        tokens = np.array([len(part.ids) - 1]) if position == "last" else part.content
     if position == "last":  # the last window alone has read all
-        weight = float(window == len(alignment.windows) - 1)
+        tokens, weight = np.array([len(part.ids) - 1]), float(window == len(alignment.windows) - 1)
+    elif position == "cls":
+        tokens = np.array([part.ids.index(cls_id)] if cls_id in part.ids else [0])
+        weight = 1 / len(alignment.windows)
+    elif position == "all":
+        tokens = np.arange(len(part.ids))
+        weight = len(tokens) / max(sum(len(other.ids) for other in alignment.windows), 1)
     else:
-        total = alignment.n_content if position == "mean" else len(alignment.windows)
-        weight = len(tokens) / max(total, 1)
+        tokens, weight = part.content, len(part.content) / max(alignment.n_content, 1)
     return Segments(np.array([row]), tokens, np.array([len(tokens)]), np.array([weight]))
 
 

@@ -32,7 +32,7 @@ class ReadingSettings(Settings):
     dtype: Annotated[Literal["float32", "float16", "bfloat16"], Option("Precision of stored activations")] = "float32"
     unit: Annotated[Literal["word", "sentence"], Option("One row per word or per sentence")] = "word"
     position: Annotated[
-        Literal["auto", "cls", "last", "mean"], Option("Token that represents a sentence, with --unit sentence")
+        Literal["auto", "cls", "last", "mean", "all"], Option("Token that represents a sentence, with --unit sentence")
     ] = "auto"
     attention: Annotated[bool, Option("Store word-by-word attention too")] = False
     batch_tokens: Annotated[int, Option("Tokens per batch", group="where it runs", at_least=1)] = 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,6 +86,11 @@ class SentenceLayout:
         """The prompt that stands before every text unless another is chosen."""
         return self.prompts.get(self.default_prompt or "", "")
 
+    @property
+    def prompt_texts(self) -> list[str]:
+        """The prompts that are not blank."""
+        return [prompt for prompt in self.prompts.values() if prompt.strip()]
+
 
 def read_sentence_layout(source: str | Path) -> SentenceLayout | None:
     """The layout of a sentence-transformers folder or hub name; None for any other model."""
@@ -143,6 +148,15 @@ def copy_sentence_layout(source: str | Path, out: str | Path) -> bool:
     listed[0]["path"] = ""  # older models have their transformer in a folder of its own
     _write(out / MODULES, listed)
     return True
+
+
+def stated_position(model: Model, position: str) -> Any:
+    """What stands for a sentence: as asked for, or, of `auto`, as a sentence-transformers model pools by itself."""
+    if position != "auto" or model.origin is None:
+        return position
+    layout = read_sentence_layout(model.origin.name_or_path)
+    known = {("cls",): "cls", ("mean",): "all", ("lasttoken",): "last"}
+    return "auto" if layout is None else known.get(layout.pooling, "auto")
 
 
 def check_layout_width(layout: SentenceLayout, width: int | None) -> None:
@@ -230,6 +244,14 @@ def sentence_text(line: str, layout: SentenceLayout | None) -> str:
         return line.strip()
     line = (layout.default_text + line).strip()
     return line.lower() if layout.lowercase else line
+
+
+def lines_as_read(lines: Iterable[str], layout: SentenceLayout | None) -> Iterator[str]:
+    """Every line, and where a sentence-transformers model reads it in another way (in lower case), that way too."""
+    for line in lines:
+        yield line
+        if layout is not None and (read := sentence_text(line, layout)) != line:
+            yield read
 
 
 def pooled(states: Tensor, mask: Tensor, mode: str) -> Tensor:

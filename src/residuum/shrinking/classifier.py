@@ -27,7 +27,7 @@ class Unit:
 
     unit: Literal["word", "sentence"] = "word"
     pooling: Literal["last", "first", "mean", "max"] = "last"
-    position: Literal["auto", "cls", "last", "mean"] = "auto"
+    position: Literal["auto", "cls", "last", "mean", "all"] = "auto"
     pairs: bool = False
 
 
@@ -148,7 +148,7 @@ class _StoredDescription:
     labels: list[str]
     unit: Literal["word", "sentence"]
     pooling: Literal["last", "first", "mean", "max"]
-    position: Literal["auto", "cls", "last", "mean"]
+    position: Literal["auto", "cls", "last", "mean", "all"]
     pairs: bool
     layer: int
     neurons: int

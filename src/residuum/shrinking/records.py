@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from residuum.maths.neuron_ids import NeuronLayout
-from residuum.models.cards import plain
+from residuum.models.cards import CardScore, front_matter, pipeline_of, plain
 from residuum.probing.baselines import baselines
 from residuum.probing.examples import PARTS
 from residuum.probing.probe_data import ProbeData
@@ -244,30 +243,28 @@ def neuron_table(chosen: Candidate, layout: NeuronLayout) -> pd.DataFrame:
     return pd.DataFrame({"rank": range(1, len(ids) + 1), "neuron": ids, "layer": layers, "index": indices})
 
 
-def write_card(folder: Path, run: Run) -> None:
-    """Write README.md beside the model, with the front matter that model hubs read."""
+def write_card(folder: Path, run: Run, source: str | None) -> None:
+    """Write README.md beside the model, with the front matter that model hubs read; `source` is the whole model."""
     with whole_file(folder / "README.md") as path:
-        path.write_text(card(run), encoding="utf-8")
+        path.write_text(card(folder, run, source), encoding="utf-8")
 
 
-def card(run: Run) -> str:
+def card(folder: Path, run: Run, source: str | None) -> str:
     """The text of a card. Only a folder that `pipeline` reads claims one; others name their own loader."""
     config, summary = run.config, run.summary
     loads = config["save_as"] == "transformers"
-    front: dict[str, Any] = {"library_name": "transformers" if loads else "residuum"}
-    if loads:
-        front["pipeline_tag"] = "token-classification" if config["unit"] == "word" else "text-classification"
-    front["tags"] = ["residuum", f"task:{summary['task']}"]
+    title = f"{plain(config['model'])}, reduced for {plain(summary['task'])}"
+    data = plain(config["data"]["test"].rsplit(" ", 1)[0])
+    measured = CardScore(str(summary["task"]), data, str(summary["metric"]), float(summary["score"]))
+    tags, library = [f"task:{summary['task']}"], None if loads else "residuum"
     unseen = ", which splits words outside its vocabulary differently" if config["trim"] else ""
     seeds = f"Over seeds: mean and standard deviation on test of {config['seeds']} probes on the same neurons. "
     word = config["unit"] == "word"
     place = f"{config['pooling']} of its sub-words" if word else f"position {config['position']}"
     lines = [
-        "---",
-        yaml.safe_dump(front, sort_keys=False, allow_unicode=True).strip(),
-        "---",
+        front_matter(folder, source, title=title, scores=[measured], tags=tags, library=library),
         "",
-        f"# {plain(config['model'])}, reduced for {plain(summary['task'])}",
+        f"# {title}",
         "",
         _what_it_is(run),
         "",
@@ -277,7 +274,7 @@ def card(run: Run) -> str:
         f"residuum predict . < {'pairs.tsv' if config['pairs'] else 'texts.txt'}",
         "```",
         "",
-        *_loading_lines(front),
+        *_loading_lines(pipeline_of(folder) if loads else None),
         "",
         "## Scores",
         "",
@@ -307,11 +304,11 @@ def card(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _loading_lines(front: Mapping[str, Any]) -> list[str]:
+def _loading_lines(pipeline: str | None) -> list[str]:
     """How Python loads the folder."""
-    if "pipeline_tag" in front:
-        code = [f'classify = transformers.pipeline("{front["pipeline_tag"]}", model=".")']
-        note = "A word has the label of its first token." if "token" in front["pipeline_tag"] else ""
+    if pipeline is not None:
+        code = [f'classify = transformers.pipeline("{pipeline}", model=".")']
+        note = "A word has the label of its first token." if "token" in pipeline else ""
         return ["```python", *code, "```", "", note]
     return [
         "```python",

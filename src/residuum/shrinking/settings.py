@@ -95,7 +95,9 @@ class TransferSettings(TaskReading, Publishing, Resumable):
         "medoid"
     )
     pooling: Annotated[Literal["last", "first", "mean", "max"], Option("How sub-words make a word")] = "last"
-    position: Annotated[Literal["auto", "cls", "last", "mean"], Option("Token that represents a sentence")] = "auto"
+    position: Annotated[Literal["auto", "cls", "last", "mean", "all"], Option("Token that represents a sentence")] = (
+        "auto"
+    )
     penalty: Annotated[tuple[float, float] | None, Option("λ1,λ2 of the elastic net [chosen on dev]", at_least=0)] = (
         None
     )

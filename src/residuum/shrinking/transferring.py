@@ -18,6 +18,7 @@ from residuum.maths.neuron_ids import NeuronLayout
 from residuum.models.cards import check_hub, push_to_hub
 from residuum.models.loading import Model, as_model
 from residuum.models.onnx_graphs import check_packages
+from residuum.models.sentences import stated_position
 from residuum.models.surgery import layer_count, save_whole
 from residuum.models.vocabularies import Vocabulary, cut_model
 from residuum.probing.baselines import random_twin
@@ -110,7 +111,7 @@ def transfer(settings: TransferSettings) -> Transfer:
         return Transfer(run, folder)
     with scratch(folder, job.config, fresh=settings.fresh) as kept:
         run = job.run(folder, kept)
-        write_card(folder, run)
+        write_card(folder, run, None if job.model.origin is None else job.model.origin.name_or_path)
         write_run(folder, run)
     push_to_hub(folder, settings.push_to_hub)
     return Transfer(run, folder)
@@ -132,7 +133,7 @@ def _prepared(settings: TransferSettings) -> TransferJob:
     check_can_be_cut(model)
     kind = "word" if task.unit == "word" else "sentence"
     pooling, position = ("first", "cls") if settings.one_layer else (settings.pooling, settings.position)
-    unit = Unit(kind, pooling, position, corpora.train.pairs is not None)
+    unit = Unit(kind, pooling, stated_position(model, position), corpora.train.pairs is not None)
     return TransferJob(settings, model, corpora, task, unit)
 
 
