@@ -71,6 +71,14 @@ def test_rare_pieces_are_cut_by_their_count():
     assert sizes[0] > sizes[-1]
 
 
+def test_texts_that_are_always_read_keep_their_pieces():
+    tokenizer = tokenizer_of("bert")
+    counts = count_pieces(tokenizer, LINES["sw"])
+    without, kept = (cut_vocabulary(tokenizer, counts, 2, always) for always in ((), LINES["tr"][:1]))
+    assert changed_lines(tokenizer, without, LINES["tr"][:1]) == 1
+    assert changed_lines(tokenizer, kept, LINES["tr"][:1]) == 0
+
+
 @pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet", "roberta", "gpt2", "xlm-roberta"])
 def test_the_model_says_the_same_about_the_kept_text(family, tmp_path):
     teacher = save_teacher(family, tmp_path / "teacher", layers=2)

@@ -58,7 +58,7 @@ from residuum.models.loading import (
     weights_fingerprint,
 )
 from residuum.models.onnx_graphs import check_packages
-from residuum.models.sentences import check_layout_width, read_sentence_layout
+from residuum.models.sentences import check_layout_width, lines_as_read, read_sentence_layout
 from residuum.models.vocabularies import Vocabulary, count_pieces, cut_vocabulary
 from residuum.storage.results import clear_content_errors, read_run
 from residuum.training.optimisation import ParameterGroup, trainable_groups
@@ -328,9 +328,10 @@ def _vocabularies(
     """The pieces of each student: those of its languages, of all where embeddings are shared."""
     if not settings.vocabulary.trim:
         return {}
-    options = TextOptions(**settings.text.reading)
+    options, layout = TextOptions(**settings.text.reading), read_sentence_layout(settings.teacher)
+    prompts = [] if layout is None else layout.prompt_texts
     counts = {
-        language: count_pieces(tokenizer, (text for _, text in text_lines(source, options)))
+        language: count_pieces(tokenizer, lines_as_read((text for _, text in text_lines(source, options)), layout))
         for language, source in settings.texts.items()
     }
     for pair, lines in translations.items():  # they are trained on too
@@ -338,10 +339,10 @@ def _vocabularies(
             counts[language] = counts[language] + count_pieces(tokenizer, (line[side] for line in lines))
     minimum = settings.vocabulary.minimum_count
     if settings.sharing != "none":
-        shared = cut_vocabulary(tokenizer, np.sum(list(counts.values()), axis=0), minimum)
+        shared = cut_vocabulary(tokenizer, np.sum(list(counts.values()), axis=0), minimum, prompts)
         return dict.fromkeys(settings.learners, shared)
     return {
-        name: cut_vocabulary(tokenizer, np.sum([counts[language] for language in languages], axis=0), minimum)
+        name: cut_vocabulary(tokenizer, np.sum([counts[language] for language in languages], axis=0), minimum, prompts)
         for name, languages in settings.learners.items()
     }
 

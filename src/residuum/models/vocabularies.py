@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -53,15 +53,21 @@ def count_pieces(tokenizer: PreTrainedTokenizerBase, lines: Iterable[str]) -> np
     empty = True
     for block in _blocks(lines):
         empty = False
-        ids = [i for sentence in tokenizer(block, add_special_tokens=False)["input_ids"] for i in sentence]  # pyright: ignore[reportGeneralTypeIssues]
+        encoded: Any = tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]
+        ids = [i for sentence in encoded for i in sentence]
         counts += np.bincount(np.asarray(ids, dtype=np.int64), minlength=len(counts))
     if empty:
         raise CorpusError("There is no line of text to take a vocabulary from; expected at least one.")
     return counts
 
 
-def cut_vocabulary(tokenizer: PreTrainedTokenizerBase, counts: np.ndarray, minimum_count: int = 1) -> Vocabulary:
-    """Keep the pieces that occur at least `minimum_count` times, and what the tokenizer cannot do without."""
+def cut_vocabulary(
+    tokenizer: PreTrainedTokenizerBase, counts: np.ndarray, minimum_count: int = 1, always: Sequence[str] = ()
+) -> Vocabulary:
+    """Keep the pieces that occur at least `minimum_count` times, and what the tokenizer cannot do without.
+
+    Texts that are `always` read, such as the prompts of a sentence-transformers model, keep all of their pieces.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"{type(tokenizer).__name__} is not a fast tokenizer; only those can be trimmed.")
@@ -73,7 +79,8 @@ def cut_vocabulary(tokenizer: PreTrainedTokenizerBase, counts: np.ndarray, minim
         pieces = {piece: i for i, (piece, _) in enumerate(model["vocab"])}
     else:
         pieces = dict(model["vocab"])
-    wanted = {piece for piece, i in pieces.items() if counts[i] >= minimum_count}
+    needed = count_pieces(tokenizer, always) if always else np.zeros_like(counts)
+    wanted = {piece for piece, i in pieces.items() if counts[i] >= minimum_count or needed[i]}
     wanted |= {token["content"] for token in state["added_tokens"]} | set(tokenizer.all_special_tokens)
     wanted |= _indispensable(state, pieces)
     if state["model"]["type"] == "BPE":
@@ -131,8 +138,8 @@ def changed_lines(before: PreTrainedTokenizerBase, vocabulary: Vocabulary, lines
     """How many lines the new tokenizer splits in another way than the old one did."""
     changed = 0
     for block in _blocks(lines):
-        old: Any = before(block, add_special_tokens=False)["input_ids"]
-        new: Any = vocabulary.tokenizer(block, add_special_tokens=False)["input_ids"]
+        old: Any = before(block, add_special_tokens=False, verbose=False)["input_ids"]
+        new: Any = vocabulary.tokenizer(block, add_special_tokens=False, verbose=False)["input_ids"]
         changed += sum(vocabulary.kept[b].tolist() != a for a, b in zip(old, new, strict=True))
     return changed
 

@@ -24,7 +24,7 @@ from residuum.errors import CorpusError, ModelError, SettingError
 from residuum.evaluation.pairs import SentencePairs, read_pairs
 from residuum.models.cards import check_hub, push_to_hub, write_card
 from residuum.models.loading import check_weights, resolve_device, weights_fingerprint
-from residuum.models.sentences import read_sentence_layout
+from residuum.models.sentences import lines_as_read, read_sentence_layout
 from residuum.models.surgery import (
     attention_heads,
     check_elsewhere,
@@ -222,7 +222,10 @@ def _prepared(
     start, start_tokenizer, kept_ids = network, tokenizer, None
     if settings.trim:
         texts = lines + [text for task in pairs for text in (*task.source, *task.target)]
-        vocabulary = cut_vocabulary(tokenizer, count_pieces(tokenizer, texts))
+        layout = read_sentence_layout(settings.model)
+        prompts = [] if layout is None else layout.prompt_texts
+        counts = count_pieces(tokenizer, lines_as_read(texts, layout))
+        vocabulary = cut_vocabulary(tokenizer, counts, always=prompts)
         start, start_tokenizer = cut_model(network, vocabulary), vocabulary.tokenizer
         kept_ids = vocabulary.kept
     device: Any = resolve_device(settings.device)

@@ -14,6 +14,7 @@ from residuum.corpus.streams import TextOptions, text_fingerprint, text_lines
 from residuum.errors import SettingError
 from residuum.models.cards import check_hub, plain, push_to_hub, write_card
 from residuum.models.loading import check_weights, weights_fingerprint
+from residuum.models.sentences import lines_as_read, read_sentence_layout
 from residuum.models.surgery import check_elsewhere, check_written, load_whole, save_whole, to_stored_precision
 from residuum.models.vocabularies import changed_lines, count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
@@ -74,10 +75,12 @@ def trim(settings: TrimSettings) -> Trimming:
         check_written(out)
         push_to_hub(out, settings.push_to_hub)
         return Trimming(run, out)
-    counts = count_pieces(tokenizer, _lines(sources, options))
-    vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum)
+    layout = read_sentence_layout(model)
+    counts = count_pieces(tokenizer, lines_as_read(_lines(sources, options), layout))
+    prompts = [] if layout is None else layout.prompt_texts
+    vocabulary = cut_vocabulary(tokenizer, counts, settings.minimum, prompts)
     small = cut_model(network, vocabulary)
-    changed = changed_lines(tokenizer, vocabulary, _lines(sources, options))
+    changed = changed_lines(tokenizer, vocabulary, lines_as_read(_lines(sources, options), layout))
     shown = list(islice(_lines(sources, options), SHOWN))
     stages = _stages(model, (network, tokenizer), (small, vocabulary.tokenizer), shown)
     to_stored_precision(small, model)
@@ -117,7 +120,10 @@ def _stages(model: Any, before: Any, after: Any, lines: list[str]) -> pd.DataFra
         samples = [Sample.of(network, tokenizer, lines, model) for network, tokenizer in (before, after)]
     vectors = samples[0].vectors(before[0]) if samples[0] else None
     named = zip(("original", "trimmed"), (before, after), samples, strict=True)
-    rows = [stage_row(stage, own[0], sample, vectors) | {"pieces": len(own[1])} for stage, own, sample in named]
+    rows = [
+        stage_row(stage, network, sample, vectors) | {"pieces": len(tokenizer)}
+        for stage, (network, tokenizer), sample in named
+    ]
     return pd.DataFrame(rows)
 
 
