@@ -55,7 +55,7 @@ def test_word_labels_go_by_the_names_of_their_classes(tagged):
 
 def test_one_kind_of_word_labels_can_be_asked_for(tagged):
     assert list(read_corpus(tagged, label="ner_tags").labels) == ["ner_tags"]
-    with pytest.raises(CorpusError, match="row 1: found 1 labels 'spans'; expected 2, one a word"):
+    with pytest.raises(CorpusError, match="row 1: found 1 labels 'spans'; expected 2, one per word"):
         read_corpus(tagged, label="spans")
     with pytest.raises(CorpusError, match="no column 'upos' for label; it has 'id', 'tokens'"):
         read_corpus(tagged, label="upos")

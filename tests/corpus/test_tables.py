@@ -255,7 +255,7 @@ def test_lists_of_words_can_have_a_label_of_the_sentence(tmp_path):
 
 def test_labels_that_were_asked_for_must_fit_the_words(tmp_path):
     path = file(tmp_path, json_lines({"tokens": ["a"], "t": ["x"]}, {"tokens": ["a", "b"], "t": ["x"]}), "t.jsonl")
-    with pytest.raises(CorpusError, match="line 2: found 1 labels 't'; expected 2, one a word"):
+    with pytest.raises(CorpusError, match="line 2: found 1 labels 't'; expected 2, one per word"):
         read_corpus(path, label="t")
     assert read_corpus(path, label="t", on_error="skip").labels == {"t": [["x"]]}
 

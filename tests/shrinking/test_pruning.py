@@ -183,7 +183,7 @@ def test_choices_that_do_not_fit_together_are_refused(choice, message, tiny_fold
 
 @pytest.mark.parametrize("number", ["top:1", 3, 0])
 def test_a_measurement_needs_a_number_of_layers(number, tiny_folder, corpus, tmp_path):
-    with pytest.raises(SettingError, match="with a measurement expected how many of the 3 layers"):
+    with pytest.raises(SettingError, match="with a measurement expected the number of layers, from 1 to 2"):
         prune(tiny_folder("bert"), tmp_path, by="cka", drop=number, corpus=corpus)
 
 

@@ -59,9 +59,9 @@ def audit_table(sources: Iterable[Audited], names: Iterable[str] | None = None) 
     """
     import pandas as pd
 
-    given = list(sources)
-    called = [source.name for source in given] if names is None else list(names)
-    rows = {(name, one.fingerprint): _row(name, one) for name, one in zip(called, given, strict=True)}
+    sources = list(sources)
+    called = [source.name for source in sources] if names is None else list(names)
+    rows = {(name, source.fingerprint): _row(name, source) for name, source in zip(called, sources, strict=True)}
     table = pd.DataFrame(rows.values(), columns=["model", "text", *COUNTS.values(), "not read", "examples"])
     return table.astype(dict.fromkeys(COUNTS.values(), "Int64"))
 

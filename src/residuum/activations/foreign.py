@@ -233,7 +233,7 @@ def read_npz(path: Path) -> Foreign:
 
 @dataclass(frozen=True)
 class _ArrayOutline:
-    """What the head of an array says: whether its words lie one after the other, and of which numbers they are."""
+    """What the head of an array says: its shape, its type, and whether its words lie one after the other."""
 
     shape: tuple[int, ...]
     by_words: bool
@@ -320,7 +320,7 @@ def read_arrow(path: Path) -> Foreign:
 
 
 def _arrow_batches(path: Path, columns: list[str]) -> Iterator[Any]:
-    """The record batches of a file, of which only some columns are read."""
+    """The record batches of a file; only some columns are read."""
     import pyarrow as pa
 
     with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as file:

@@ -52,7 +52,7 @@ class GroupTask:
 
 
 def read_and_write(task: GroupTask) -> dict[int, Shard]:
-    """Read a group and write its wanted shards; gives what the manifest shall say of them."""
+    """Read a group and write its wanted shards; gives their entries in the manifest."""
     model = _model_here(task.origin, task.fingerprint)
     extraction = Extraction(model, task.corpus, task.layers, task.settings)
     aligner = Aligner(model.tokenizer, model.window)

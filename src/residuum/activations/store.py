@@ -138,7 +138,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _contradiction(manifest: Manifest) -> str | None:
-    """What cannot be, in words; None where all that a manifest says fits together."""
+    """What contradicts itself in a manifest; None where nothing does."""
     texts = {
         "model.name": manifest.model.get("name"),
         "model.fingerprint": manifest.model.get("fingerprint"),
@@ -410,29 +410,28 @@ class ActivationStore:
             self._check(index)
             self._checked.add(index)
         file = shard_path(self.path, index)
-        half = self.manifest.settings["dtype"] == "bfloat16"  # numpy has no such type
+        stored = _SHARD_DTYPES[self.manifest.settings["dtype"]]
         try:
-            with safe_open(file, framework="pt" if half else "numpy") as tensors:
+            with safe_open(file, framework="pt" if stored == "BF16" else "numpy") as tensors:
                 slices = [tensors.get_slice(name) for name in names]
-                for name, one in zip(names, slices, strict=True):
-                    self._check_tensor(index, name, tuple(one.get_shape()), one.get_dtype())
-                if half:
-                    return [one[rows].float().numpy() for one in slices]
-                return [one[rows].astype(np.float32, copy=False) for one in slices]
+                for name, part in zip(names, slices, strict=True):  # before a value of it is used
+                    shape, kind = tuple(part.get_shape()), part.get_dtype()
+                    if shape != (expected := self._shape(index, name)) or kind != stored:
+                        held = f"{name} of shape {shape} and type {kind}"
+                        raise StoreError(f"{file} holds {held}; expected {expected} and {stored}. {REMEDY}")
+                if stored == "BF16":  # numpy has no such type
+                    return [part[rows].float().numpy() for part in slices]
+                return [part[rows].astype(np.float32, copy=False) for part in slices]
         except (SafetensorError, OSError) as error:
             raise StoreError(f"{file} cannot be read ({error}). {REMEDY}") from None
 
-    def _check_tensor(self, index: int, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """A tensor is of the shape and precision that the manifest says, before a value of it is used."""
+    def _shape(self, index: int, name: str) -> tuple[int, int]:
+        """The shape that a tensor of a shard has, by the manifest."""
         kind, _, layer = name.partition("-")
         shard = self.manifest.shards[index]
         if kind == "layer":
-            expected = (shard.rows, self.widths[self.layers.index(int(layer))])
-        else:
-            expected = (int(np.square(self.lengths[shard.first : shard.stop]).sum()), self.n_heads)
-        if shape != expected or dtype != _SHARD_DTYPES[self.manifest.settings["dtype"]]:
-            found = f"{name} of shape {shape} and type {dtype}"
-            raise StoreError(f"{shard_path(self.path, index)} holds {found}; expected {expected}. {REMEDY}")
+            return shard.rows, self.widths[self.layers.index(int(layer))]
+        return int(np.square(self.lengths[shard.first : shard.stop]).sum()), self.n_heads
 
     @cached_property
     def _checked(self) -> set[int]:
@@ -464,7 +463,7 @@ class ActivationStore:
         widths = {self.widths[self.layers.index(layer)] for layer in layers}
         if len(widths) > 1:
             here = f"Layers {_ranges(layers)} of {self.path}"
-            raise SettingError(f"{here} differ in width ({sorted(widths)}); ask for one at a time.")
+            raise SettingError(f"{here} differ in width ({sorted(widths)}); ask for each by itself.")
         return widths.pop()
 
     def _neuron(self, neuron: str) -> tuple[int, int]:
@@ -593,7 +592,7 @@ class StoreWriter:
 
 
 def write_shard(folder: Path, index: int, shard: Shard, tensors: Mapping[str, Any]) -> Shard:
-    """Write one shard (torch tensors by name), and give what the manifest shall say of it."""
+    """Write one shard (torch tensors by name), and give its entry in the manifest."""
     from safetensors.torch import save_file
 
     with whole_file(shard_path(folder, index)) as temporary:

@@ -135,7 +135,7 @@ class Corpus:
         for name, kind in (("sentences", "words"), ("pairs", "words"), ("choices", "texts")):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, plain_rows(getattr(self, name), f"{self.name}, {name}", kind))
-        ids = [str(given) for given in self.ids] or [str(n) for n in range(1, len(self.sentences) + 1)]
+        ids = list(map(str, self.ids)) or [str(n) for n in range(1, len(self.sentences) + 1)]
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "labels", {name: _plain_labels(rows, 2) for name, rows in self.labels.items()})
         sentence_labels = {name: _plain_labels(rows, 1) for name, rows in self.sentence_labels.items()}
@@ -156,7 +156,7 @@ class Corpus:
                 index = next(i for i in range(len(self)) if found[i] != n_words[i])
                 raise CorpusError(
                     f"Sentence {self.ids[index]} of {self.name} has {n_words[index]} words, "
-                    f"but {found[index]} labels {name!r}; expected one a word."
+                    f"but {found[index]} labels {name!r}; expected one per word."
                 )
 
     def __len__(self) -> int:
@@ -472,8 +472,8 @@ class Options:
 
     def check_for(self, format: str) -> None:
         """Refuse a setting that the format has no use for, rather than pass over it."""
-        given = {name for name in _TABLE | _DELIMITED if getattr(self, name) != getattr(Options, name)}
-        if unused := given - _USED_BY[format]:
+        changed = {name for name in _TABLE | _DELIMITED if getattr(self, name) != getattr(Options, name)}
+        if unused := changed - _USED_BY[format]:
             name = min(unused)
             value = getattr(self, name)
             raise SettingError(f"{name} is {value!r}, but means nothing for the format {format!r}; leave it out.")

@@ -35,7 +35,17 @@ def read_hub(name: str, split: str | None, options: Options) -> Corpus:
 
 def read_dataset(source: "Dataset | DatasetDict", split: str | None, options: Options, name: str = "dataset") -> Corpus:
     """A dataset object: columns of text and classes, or lists of words with lists of labels."""
-    dataset = _chosen_split(source, split, name)
+    if not isinstance(source, Mapping):
+        if split is not None:
+            raise CorpusError(f"{name} is a single Dataset, so it has no split {split!r}; leave split out.")
+        dataset = source
+    elif split in source:
+        dataset = source[split]
+    elif split is None and len(source) == 1:
+        dataset = next(iter(source.values()))
+    else:
+        asked = "several splits" if split is None else f"no split {split!r}"
+        raise MissingSplitError(f"{name} has {asked}; choose split= from {', '.join(map(str, source))}.")
     elements = {column: _element(feature) or feature for column, feature in dataset.features.items()}
     classes = {column: getattr(element, "names", None) for column, element in elements.items()}
 
@@ -52,19 +62,6 @@ def read_dataset(source: "Dataset | DatasetDict", split: str | None, options: Op
         class_names={column: names for column, names in classes.items() if names is not None},
     )
     return corpus_of_table(table, options)
-
-
-def _chosen_split(source: "Dataset | DatasetDict", split: str | None, name: str) -> "Dataset":
-    if not isinstance(source, Mapping):
-        if split is not None:
-            raise CorpusError(f"{name} is a single Dataset, so it has no split {split!r}; leave split out.")
-        return source
-    if split is None and len(source) == 1:
-        return next(iter(source.values()))
-    if split not in source:
-        asked = "several splits" if split is None else f"no split {split!r}"
-        raise MissingSplitError(f"{name} has {asked}; choose split= from {', '.join(map(str, source))}.")
-    return source[split]
 
 
 def _element(feature: Any) -> Any:

@@ -60,21 +60,20 @@ _LISTED = ("options", "choices")
 def known_choice_columns(columns: Sequence[str], lists: Iterable[str]) -> ChoiceColumns | None:
     """The columns of a multiple-choice table by their names, or None."""
     by_name = {column.strip().lower(): column for column in columns}
-    found, lists = None, frozenset(lists)
+    candidates, start, lists = (), 0, frozenset(lists)
     for names, first in _NUMBERED:
-        there = tuple(by_name[name] for name in names if name in by_name)
-        if found is None and len(there) >= 2:
-            found = there, first
+        present = tuple(by_name[name] for name in names if name in by_name)
+        if not candidates and len(present) >= 2:
+            candidates, start = present, first
     listed = [by_name[name] for name in _LISTED if by_name.get(name) in lists]
-    if found is None and listed:
-        found = (listed[0],), 0
+    candidates = candidates or tuple(listed[:1])
     context = next(
         ((by_name[c], q and by_name[q]) for c, q in _CONTEXTS if c in by_name and (q is None or q in by_name)), None
     )
-    if found is None or context is None:
+    if not candidates or context is None:
         return None
     answer = next((by_name[name] for name in ANSWER_COLUMNS if name in by_name), None)
-    return ChoiceColumns(*context, candidates=found[0], answer=answer, first=found[1])
+    return ChoiceColumns(*context, candidates=candidates, answer=answer, first=start)
 
 
 def answer_place(value: object, candidates: Sequence[str], first: int) -> str | None:
@@ -296,7 +295,7 @@ def _word_level(table: Table, text: str, label: str | None, options: Options) ->
         words = _words(row, text)
         labels = {name: _word_labels(table, row, name) for name in names}
         if asked is not None and len(labels[asked]) != len(words):
-            raise Fault(f"found {len(labels[asked])} labels {asked!r}; expected {len(words)}, one a word")
+            raise Fault(f"found {len(labels[asked])} labels {asked!r}; expected {len(words)}, one per word")
         target = None if sentence_label is None else _target(table, row, sentence_label, regression)
         return _Record(number, [], words, target, labels) if words else None
 

@@ -101,8 +101,11 @@ def text_corpus(source: str | Path, options: TextOptions = WHOLE, limit: int | N
 
     Treebanks and column files are read by `read_corpus`.
     """
-    is_hub = not Path(source).exists() and may_be_on_hub(str(source))
-    if not is_hub and options.revision is None and not _is_table(source, options):
+    path = Path(source)
+    is_hub = not path.exists() and may_be_on_hub(str(source))
+    is_table = options.text is not None or not path.exists()
+    is_table = is_table or any(_format(file, options) != "lines" for file in _files(path, options))
+    if not is_hub and not is_table:
         return read_corpus(source, format=options.format, split=options.split, spacing="text", limit=limit)
     records = enumerate((record for record, _ in _records(str(source), options)), 1)
     filled = ((number, record) for number, record in records if record.strip())
@@ -112,7 +115,7 @@ def text_corpus(source: str | Path, options: TextOptions = WHOLE, limit: int | N
     texts = [text for _, text in chosen]
     sentences = [text.split() for text in texts]
     return Corpus(
-        name=str(source).replace("/", "-") if is_hub else Path(source).name.partition(".")[0],
+        name=str(source).replace("/", "-") if is_hub else path.name.partition(".")[0],
         sentences=sentences,
         ids=[str(number) for number, _ in chosen],
         written=WrittenText(texts, spaced_spans(sentences, texts)),
@@ -148,13 +151,6 @@ def _files(path: Path, options: TextOptions) -> list[Path]:
         return found
     of_split = "" if options.split is None else f" of the split {options.split!r}"
     raise CorpusError(f"{path} holds no file{of_split} that ends in {', '.join(TEXT_SUFFIXES)}.")
-
-
-def _is_table(source: str | Path, options: TextOptions) -> bool:
-    """Whether the text is one column of something."""
-    if options.text is not None or not Path(source).exists():
-        return True
-    return any(_format(file, options) != "lines" for file in _files(Path(source), options))
 
 
 def _format(path: Path, options: TextOptions) -> str:

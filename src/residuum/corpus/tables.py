@@ -55,7 +55,7 @@ def jsonl_table(path: Path, options: Options) -> Table:
 
 
 def parquet_table(path: Path, options: Options) -> Table:
-    """A parquet file, of which only the columns that are needed are read."""
+    """A parquet file; only the columns that are needed are read."""
     from pyarrow import types
 
     with _opened_parquet(path) as file:

@@ -86,7 +86,7 @@ NAMED_LABELS = 5
 
 @dataclass(frozen=True, eq=False)
 class TaskCorpora:
-    """The three parts of a task's data, and in words where they came from when they were not given."""
+    """The three parts of a task's data, and notes that say where parts that were not given came from."""
 
     train: Corpus
     dev: Corpus
@@ -238,26 +238,26 @@ def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCo
 def _optional(
     task: Task,
     corpus: str | os.PathLike[str],
-    given: str | os.PathLike[str] | None,
+    file: str | os.PathLike[str] | None,
     split: str,
     table: dict[str, Any],
 ) -> Corpus | None:
-    if given is not None:
-        found = _read(task, given, None, table)
-        check_labels(task, found)
-        return found
+    """The part of a split: the file that was named for it, or what the corpus has; None without it or its labels."""
     local = Path(corpus).exists()
-    plain = (split,) if local else _HUB_SPLITS[split]
-    own = [f"{name}_{task.part}" for name in plain] if task.part is not None else []  # such as validation_matched
-    found = _first_part(task, corpus, [*own, *plain], table)
-    if found is None:
+    if file is not None:
+        part = _read(task, file, None, table)
+    else:
+        names = (split,) if local else _HUB_SPLITS[split]
+        special = [f"{name}_{task.part}" for name in names] if task.part is not None else []  # validation_matched
+        part = _first_part(task, corpus, [*special, *names], table)
+    if part is None:
         return None
-    if not local or (split == "test" and task.unit == "sentence"):
-        there = found.labels if task.unit == "word" else found.sentence_labels
-        if not there or not _has_label(task, labels_of(found, task)):
+    if file is None and (not local or (split == "test" and task.unit == "sentence")):
+        labels = part.labels if task.unit == "word" else part.sentence_labels
+        if not labels or not _has_label(task, labels_of(part, task)):
             return None  # as GLUE ships its tests; some labels, but not the task's, are an error
-    check_labels(task, found)
-    return found
+    check_labels(task, part)
+    return part
 
 
 def _first_part(task: Task, corpus: str | os.PathLike[str], names: list[str], table: dict[str, Any]) -> Corpus | None:
@@ -266,13 +266,13 @@ def _first_part(task: Task, corpus: str | os.PathLike[str], names: list[str], ta
     if path.is_file():
         return _read(task, path, names[-1], table) if _has_part_column(path, table) else None
     if path.exists():
-        there = next((name for name in names if has_split(path, name)), None)
-        if there is not None and len(files := files_of_split(path, there)) > 1:
+        split = next((name for name in names if has_split(path, name)), None)
+        if split is not None and len(files := files_of_split(path, split)) > 1:
             listed = ", ".join(file.name for file in files)
             raise CorpusError(
-                f"The folder {path} has several {there} parts: {listed}. Name one with {names[-1]}='FILE'."
+                f"The folder {path} has several {split} parts: {listed}. Name one with {names[-1]}='FILE'."
             )
-        return None if there is None else _read(task, corpus, there, table)
+        return None if split is None else _read(task, corpus, split, table)
     for name in names:
         with suppress(MissingSplitError):
             return _read(task, corpus, name, table)
@@ -284,21 +284,15 @@ def _read(task: Task, source: str | os.PathLike[str], split: str | None, table: 
     label, options = table.get("label"), {name: value for name, value in table.items() if value is not None}
     if task.unit == "word":
         options.pop("label", None)
-    if task.columns is not None and "columns" not in options and _lacks_header(source, split, len(task.columns)):
-        options["columns"] = task.columns
+    if task.columns is not None and "columns" not in options and Path(source).exists():
+        cells = next(iter(first_lines(chosen_file(Path(source), split))), "").split("\t")
+        if len(cells) == len(task.columns) and known_text_columns(cells) is None:  # without a header, as CoLA
+            options["columns"] = task.columns
     corpus = read_corpus(source, split=split, regression=task.regression or None, **options)
     if task.unit == "sentence" or label is None:
         return corpus
     name = (options.get("columns") or [])[label] if isinstance(label, int) else label
     return replace(corpus, labels={**corpus.labels, (task.label or task.name): corpus.word_labels(name)})
-
-
-def _lacks_header(source: str | os.PathLike[str], split: str | None, width: int) -> bool:
-    """Whether a file, or the file of a split, is a table of so many columns whose first line is no header."""
-    if not Path(source).exists():
-        return False
-    cells = next(iter(first_lines(chosen_file(Path(source), split))), "").split("\t")
-    return len(cells) == width and known_text_columns(cells) is None
 
 
 def _has_part_column(path: Path, table: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from residuum.errors import CorpusError, ModelError, clear_panics
 from residuum.storage.notebook import facts_html
 
 if TYPE_CHECKING:
-    from tokenizers import Encoding, Tokenizer
+    from tokenizers import Encoding
     from transformers import PreTrainedTokenizerBase
 
 SHOWN = 5  # how many lost words an error message quotes
@@ -109,7 +109,17 @@ class Aligner:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, window: int | None, overlap: float = 0.5) -> None:
-        self.backend = _backend(tokenizer)
+        from tokenizers import Tokenizer
+
+        core = getattr(tokenizer, "backend_tokenizer", None)
+        if core is None:
+            raise ModelError(
+                f"{type(tokenizer).__name__} gives no character offsets; a fast tokenizer (tokenizer.json) is needed."
+            )
+        self.backend = Tokenizer.from_str(core.to_str())  # a copy: the other one keeps its padding and truncation
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self.backend.encode_special_tokens = True
         self.unknown_id = tokenizer.unk_token_id
         self.window = window
         if window is not None:
@@ -150,9 +160,24 @@ class Aligner:
             self.backend.enable_truncation(self.window, strategy="longest_first")
         with clear_panics(bare=True):
             encodings = self.backend.encode_batch(list(zip(texts, pairs, strict=True)))
-        return [
-            self._align_pair(encoding, text, pair) for encoding, text, pair in zip(encodings, texts, pairs, strict=True)
-        ]
+        aligned = []
+        for encoding, text, pair in zip(encodings, texts, pairs, strict=True):
+            window, truncated = _window(encoding), 0
+            for k, segment in enumerate((text, pair) if encoding.overflowing else ()):  # words after the last token
+                ends = [stop for (_, stop), s in zip(encoding.offsets, encoding.sequence_ids, strict=True) if s == k]
+                truncated += len(segment[max(ends, default=0) :].split())
+            nowhere = np.zeros(0, dtype=np.int64)
+            alignment = Alignment(
+                windows=[window],
+                places=WordPlaces(nowhere, nowhere, nowhere, nowhere),
+                choice=nowhere,
+                n_words=len(text.split()) + len(pair.split()),
+                n_subwords=len(window.content),
+                unknown=sum(encoding.ids[i] == self.unknown_id for i in window.content),
+                truncated=truncated,
+            )
+            aligned.append(alignment)
+        return aligned
 
     def _align_one(self, windows: list[Window], places: WordPlaces, n_words: int) -> Alignment:
         length = places.stop - places.first
@@ -171,21 +196,6 @@ class Aligner:
             n_words=n_words,
             n_subwords=int(longest.sum()),
             unknown=unknown,
-        )
-
-    def _align_pair(self, encoding: Encoding, text: str, pair: str) -> Alignment:
-        window, truncated = _window(encoding), 0
-        for k, segment in enumerate((text, pair) if encoding.overflowing else ()):  # words after the last token
-            ends = [stop for (_, stop), s in zip(encoding.offsets, encoding.sequence_ids, strict=True) if s == k]
-            truncated += len(segment[max(ends, default=0) :].split())
-        return Alignment(
-            windows=[window],
-            places=WordPlaces(*(np.zeros(0, dtype=np.int64) for _ in range(4))),
-            choice=np.zeros(0, dtype=np.int64),
-            n_words=len(text.split()) + len(pair.split()),
-            n_subwords=len(window.content),
-            unknown=sum(encoding.ids[i] == self.unknown_id for i in window.content),
-            truncated=truncated,
         )
 
 
@@ -263,22 +273,6 @@ class Audit:
         if self.windowed:
             counts.append(f"{self.windowed:,} sentences read in windows")
         return ", ".join(counts)
-
-
-def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy of the tokenizer's Rust core, free of the padding and truncation it may ship with."""
-    from tokenizers import Tokenizer
-
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise ModelError(
-            f"{type(tokenizer).__name__} gives no character offsets; a fast tokenizer (tokenizer.json) is needed."
-        )
-    backend = Tokenizer.from_str(backend.to_str())
-    backend.no_padding()
-    backend.no_truncation()
-    backend.encode_special_tokens = True
-    return backend
 
 
 def _runs(texts: Sequence[str]) -> Iterator[slice]:

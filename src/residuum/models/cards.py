@@ -38,7 +38,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")
 
 @dataclass(frozen=True)
 class CardScore:
-    """One measured number: of which task, on which data, by which metric (a name of the hub where it has one)."""
+    """One measured number: its task, its data and its metric (by the hub's name where the hub has one)."""
 
     task: str
     dataset: str

@@ -94,8 +94,7 @@ def some_inputs(
     `token_type_ids`: the second half is another segment, where the network knows more than one. `word_ids`: words of
     two tokens, and −1 for the first token, as special ones have.
     """
-    one = probe_batch(network, tokenizer, size=6 + n_texts)["input_ids"].cpu()
-    ids = one.repeat(n_texts, 1)
+    ids = probe_batch(network, tokenizer, size=6 + n_texts)["input_ids"].cpu().repeat(n_texts, 1)
     place = torch.arange(ids.shape[1])
     mask = (place[None] < torch.arange(len(place), len(place) - n_texts, -1)[:, None]).to(ids.dtype)
     segments = getattr(network.config, "type_vocab_size", 2)

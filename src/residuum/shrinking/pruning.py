@@ -272,13 +272,13 @@ def _named(settings: PruneSettings, n_layers: int) -> list[int]:
 
 def _number_dropped(settings: PruneSettings, n_layers: int) -> int:
     """How many layers go, where a measurement says which."""
-    given = str(settings.drop if settings.drop is not None else settings.keep)
-    if not given.isdecimal() or not 1 <= int(given) < n_layers:
+    name, number = ("drop", settings.drop) if settings.drop is not None else ("keep", settings.keep)
+    if not str(number).isdecimal() or not 1 <= int(number) < n_layers:
         raise SettingError(
-            f"Found {given!r}; with a measurement expected how many of the {n_layers} layers: a number from 1 to "
-            f"{n_layers - 1}."
+            f"{name} is {str(number)!r}; with a measurement expected the number of layers, from 1 to {n_layers - 1} "
+            f"of {n_layers}."
         )
-    return int(given) if settings.drop is not None else n_layers - int(given)
+    return int(number) if name == "drop" else n_layers - int(number)
 
 
 def layer_choices(measured: Measured, by: str, n_dropped: int, *, iterative: bool | None = None) -> tuple[Depths, Any]:

@@ -284,7 +284,7 @@ def without_places(config: Any) -> Any:
 
 
 def changed_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """The settings in which two configs differ, in words; empty where they do not."""
+    """The settings in which two configs differ, each with both values; empty where they do not."""
     changed = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
     return " ".join("; ".join(f"{key} {found.get(key)} → {wanted.get(key)}" for key in changed).split())[:300]
 

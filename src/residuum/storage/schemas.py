@@ -71,7 +71,7 @@ def yaml_values(text: str, where: object, error: type[ResiduumError], remedy: st
 
 
 def _described(fault: Any) -> str:
-    """One fault of a validation in words: the field, what was found and what was expected."""
+    """One fault of a validation: the field, what was found and what was expected."""
     field, message = ".".join(map(str, fault["loc"])), fault["msg"]
     if fault["type"] == "value_error":  # our own words, which say all
         return f"{field}{': ' if field else ''}{message.removeprefix('Value error, ')}"
