@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import plotly.graph_objects as go
 import pytest
 import transformers as hf
+from transformers import modeling_gguf_pytorch_utils
 
 from residuum.activations.extraction import extract
 from residuum.models.loading import load_model
@@ -37,7 +38,7 @@ def test_a_bar_is_one_output_of_a_notebook_and_its_end_is_kept(capsys, kernel):
         bar.update(1)
         bar.update(1)
     assert len(kernel) == 1
-    assert "1/2" in kernel[0][-2]
+    assert any("1/2" in text for text in kernel[0])
     assert "2/2" in kernel[0][-1]
     with notebook.progress_bar(total=2, shown=True, leave=False) as bar:
         bar.update(2)
@@ -73,7 +74,7 @@ def test_loading_and_reading_are_silent_without_progress(tmp_path, capfd, monkey
     extract(folder, text, tmp_path / "store", progress=False)
     assert capfd.readouterr() == ("", "")
     with notebook.quiet_libraries():
-        list(hf.modeling_gguf_pytorch_utils.tqdm([1]))
+        list(modeling_gguf_pytorch_utils.tqdm([1]))
     assert capfd.readouterr() == ("", "")
     hf.AutoModel.from_pretrained(folder)  # and transformers has its voice back
     assert "Loading weights" in capfd.readouterr().err

@@ -35,10 +35,10 @@ def read_hub(name: str, split: str | None, options: Options) -> Corpus:
 
 def read_dataset(source: "Dataset | DatasetDict", split: str | None, options: Options, name: str = "dataset") -> Corpus:
     """A dataset object: columns of text and classes, or lists of words with lists of labels."""
+    dataset = cast(Any, source)
     if not isinstance(source, Mapping):
         if split is not None:
             raise CorpusError(f"{name} is a single Dataset, so it has no split {split!r}; leave split out.")
-        dataset = source
     elif split in source:
         dataset = source[split]
     elif split is None and len(source) == 1:

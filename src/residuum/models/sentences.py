@@ -155,7 +155,7 @@ def stated_position(model: Model, position: str) -> Any:
     if position != "auto" or model.origin is None:
         return position
     layout = read_sentence_layout(model.origin.name_or_path)
-    known = {("cls",): "cls", ("mean",): "all", ("lasttoken",): "last"}
+    known: dict[tuple[str, ...], str] = {("cls",): "cls", ("mean",): "all", ("lasttoken",): "last"}
     return "auto" if layout is None else known.get(layout.pooling, "auto")
 
 
