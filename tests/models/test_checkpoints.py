@@ -1,5 +1,8 @@
 """Checkpoints as people have them: encoders of pairs, computed positions, parts side by side, wrong tokenizers."""
 
+import copy
+import json
+
 import pytest
 import torch
 import transformers as hf
@@ -7,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from residuum import load_model, prune, trim
 from residuum.errors import ModelError
+from residuum.models.loading import probe_batch
 from tiny import FAMILIES, SIZES, TEXT, build_tokenizer, save_model
 
 T5 = FAMILIES["t5"][2]
@@ -123,6 +127,57 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused_at_once(load, tmp_pat
     tokenizer.save_pretrained(folder)
     with pytest.raises(ModelError, match=f"token ids up to {size}, but the model has embeddings of {size} tokens"):
         load(folder)
+
+
+def write_gguf(path, folder):
+    """A tiny Llama as a GGUF file, whose attention has its rows in llama.cpp's order."""
+    gguf = pytest.importorskip("gguf", reason="the extra [gguf] is not installed")
+    model, tokenizer = hf.AutoModelForCausalLM.from_pretrained(folder), hf.AutoTokenizer.from_pretrained(folder)
+    config, state = model.config, json.loads(tokenizer.backend_tokenizer.to_str())
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([tokenizer.convert_ids_to_tokens(i) for i in range(len(tokenizer))])
+    writer.add_token_types([1] * len(tokenizer))
+    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in state["model"]["merges"]])
+    writer.add_bos_token_id(len(tokenizer) - 1)
+    writer.add_eos_token_id(len(tokenizer) - 1)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, tensor in model.state_dict().items():
+        values = tensor.numpy()
+        if (n := heads.get(name.split(".")[-2])) is not None:
+            values = values.reshape(n, 2, len(values) // n // 2, -1).swapaxes(1, 2).reshape(values.shape)
+        writer.add_tensor(f"{names.get_name(name.removesuffix('.weight'))}.weight", values.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_a_gguf_file_is_read_and_pruned_into_a_plain_folder(tmp_path):
+    tokenizer, folder = copy.deepcopy(build_tokenizer("plain bytes")), tmp_path / "llama"
+    tokenizer.add_special_tokens({"eos_token": "<|endoftext|>"})  # which the tokenizer of a GGUF file has in any case
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, **FAMILIES["llama"][2]}
+    hf.LlamaForCausalLM(hf.LlamaConfig(**sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_gguf(tmp_path / "model.gguf", folder)
+    batch, layers = probe_batch(load_model(folder).module), [0, 1, 2, 3]
+    whole = load_model(folder).read(batch, layers).hidden
+    for states, expected in zip(load_model(tmp_path / "model.gguf").read(batch, layers).hidden, whole, strict=True):
+        torch.testing.assert_close(states, expected)
+    prune(tmp_path / "model.gguf", tmp_path / "pruned", drop="top:1")
+    pruned = load_model(tmp_path / "pruned")
+    assert pruned.n_layers == 2
+    torch.testing.assert_close(pruned.read(batch, [1]).hidden[0], whole[1])
 
 
 def test_a_gguf_file_names_the_extra_that_reads_it(tmp_path, monkeypatch):

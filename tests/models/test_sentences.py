@@ -121,7 +121,7 @@ def test_a_row_of_a_sentence_is_the_vector_that_the_model_makes_of_it(mode, posi
 
 def test_a_transferred_classifier_remembers_how_its_sentence_model_pools(tmp_path):
     folder = make(tmp_path / "model")
-    rows = [(f"{a} {b}".split(), str(i % 2)) for i, (a, b) in enumerate(product(TEXT[:8], ("fox", "dog", "text")))]
+    rows = [(f"{b} {a}".split(), b) for a, b in product(TEXT[:8] * 3, ("fox", "dog", "text"))]
     corpus = Corpus("text", [words for words, _ in rows], sentence_labels={"label": [label for _, label in rows]})
     transfer(folder, corpus, "sentence", tmp_path / "out", steps=("layers",), progress=False, device="cpu")
     assert json.loads((tmp_path / "out" / "classifier.json").read_text())["position"] == "all"

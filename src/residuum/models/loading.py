@@ -471,15 +471,23 @@ def _load_module(
                 torch.manual_seed(drawn or 0)
                 return AutoModel.from_config(config, dtype=torch.float32, **remote).to(dtype)
         kind: Any = encoder_class(config) or AutoModel
-        module, info = kind.from_pretrained(
-            place,
-            use_safetensors=None if allow_pickle or "gguf_file" in extra else True,
-            output_loading_info=True,
-            **options,
-            **extra,
-        )
+        module, info = read_weights(kind, place, allow_pickle, {**options, **extra})
     check_no_fresh_weights(module, info, name)
     return module
+
+
+def read_weights(kind: Any, place: str, allow_pickle: bool, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """`from_pretrained`, and what it says of loading; weights of a GGUF file are unpacked, so they can be written."""
+    import transformers
+
+    packed = "gguf_file" in options
+    if packed and hasattr(transformers, "GgufConfig"):  # else weights may stay in blocks that only kernels read
+        options = {**options, "quantization_config": transformers.GgufConfig(dequantize=True)}
+    safe = None if allow_pickle or packed else True
+    module, info = kind.from_pretrained(place, use_safetensors=safe, output_loading_info=True, **options)
+    if packed and (quantizer := getattr(module, "hf_quantizer", None)) is not None:
+        quantizer.remove_quantization_config(module)
+    return module, info
 
 
 def encoder_class(config: Any) -> Any:

@@ -30,6 +30,7 @@ from residuum.models.loading import (
     load_tokenizer,
     parse_layers,
     probe_batch,
+    read_weights,
     set_block_count,
     weights_place,
 )
@@ -57,23 +58,16 @@ def load_whole(
     import transformers
 
     name = str(name_or_path)
-    options: dict[str, Any] = {
-        "dtype": load_dtype(precision),
-        "use_safetensors": None if allow_pickle else True,
-        "trust_remote_code": trust_remote_code,
-        "output_loading_info": True,
-        **placed,
-    }
     place, extra = weights_place(name)
-    options |= {"use_safetensors": None, **extra} if "gguf_file" in extra else extra
+    options = {"dtype": load_dtype(precision), "trust_remote_code": trust_remote_code, **placed, **extra}
     with clear_loading_errors(name):
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trust_remote_code, **extra)
         check_blocks(config, name)
         unnamed = transformers.AutoModelForCausalLM if "gguf_file" in extra else transformers.AutoModel
         named: Any = getattr(transformers, (config.architectures or [""])[0], unnamed)
-        module, info = named.from_pretrained(place, **options)
+        module, info = read_weights(named, place, allow_pickle, options)
         if fresh_weights(module, info):  # the config names a head that the folder does not hold
-            module, info = transformers.AutoModel.from_pretrained(place, **options)
+            module, info = read_weights(transformers.AutoModel, place, allow_pickle, options)
     check_no_fresh_weights(module, info, name)
     tokenizer = load_tokenizer(name, trust_remote_code)
     check_vocabulary(module, tokenizer, name)
