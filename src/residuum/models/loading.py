@@ -682,7 +682,7 @@ def _read_transformer(module: nn.Module, batch: Batch, layers: Sequence[int], at
     blocks = find_blocks(module)[2]
     assert blocks is not None, "such networks are read by _read_every_layer"
     wanted: set[int] = {layer % (len(blocks) + 1) for layer in layers}
-    seen: dict[int, Tensor] = {}
+    seen: dict[int, Any] = {}
 
     def keep(_block: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], layer: int) -> None:
         seen[layer] = inputs[0] if inputs else options["hidden_states"]

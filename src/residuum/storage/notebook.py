@@ -55,7 +55,7 @@ class _Display(io.StringIO):
     """A file whose last line is the output of a notebook's cell; what an export keeps is how a bar ended."""
 
     def __init__(self) -> None:
-        from IPython.display import display
+        from IPython.display import display  # pyright: ignore[reportMissingImports]
 
         super().__init__()
         self.handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
@@ -78,7 +78,7 @@ def quiet_libraries() -> Iterator[None]:
     from transformers import modeling_gguf_pytorch_utils as gguf
     from transformers.utils import logging as transformers_logging
 
-    gguf_bar: Any = gguf.tqdm  # it asks nobody
+    gguf_bar: Any = gguf.tqdm  # pyright: ignore[reportPrivateImportUsage] - it asks nobody whether it may show
     shown, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     accelerate = logging.getLogger("accelerate.big_modeling")
     level = accelerate.level
