@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from residuum.errors import SettingError
 from residuum.maths.probing import TrainedProbe
-from residuum.maths.rankings import beats_random, lca_ranking, mass_shares
+from residuum.maths.rankings import Ranking, beats_random, lca_ranking, mass_shares
 from residuum.maths.selection import MinimalSet, top_and_bottom
 from residuum.probing.baselines import baselines, read_task_data, twin_identity
 from residuum.probing.examples import Splits, activations_folder, held_memory
@@ -187,17 +187,12 @@ def _ranked(
         oracle=whole.on("dev").runs(ALL)[0].sums,
     )
     compared = _minimal_table(whole, twin, minimal, settings, options)
-    layout, oracle = data.splits.layout, oracles[0]
-    named = {name: own for name, own in orders.items() if not name.startswith("random ")}
-    seeds = {f"lca (seed {own.probe.seed})": lca_ranking(own.weight).order for own in oracles[1:] if "lca" in methods}
-    classes, train = data.targets[TASK].classes, data.splits.train
+    named = {name: order for name, order in orders.items() if not name.startswith("random ")}
+    oracle, train = oracles[0], data.splits.train
     # Over all words of the training part, those without a label among them.
-    cards = layout.format((wanted if wanted.size else orders[by][: settings.cards]).tolist())
+    cards = data.splits.layout.format((wanted if wanted.size else orders[by][: settings.cards]).tolist())
     tables = {
-        "ranking": order_table({name: rankings[name] for name in named}, layout),
-        **({"class_ranking": class_neuron_table(data, oracle)} if classes else {}),
-        **({"class_forward": class_forward_table(data, of_classes)} if of_classes else {}),
-        "agreement": agreement_table(named | seeds, AGREEMENT_SHARE),
+        **_order_tables(data, {name: rankings[name] for name in named}, oracles, of_classes),
         "selection": selection,
         "minimal": compared,
         "growth": growth_table(minimal),
@@ -212,6 +207,22 @@ def _ranked(
         "mass_share": mass_shares(oracle.weight).astype(np.float32),
     }
     return Run("rank", config, _summary(data, compared, selection, minimal, settings, left_out), tables, tensors)
+
+
+def _order_tables(
+    data: ProbeData, rankings: Mapping[str, Ranking], oracles: Sequence[TrainedProbe], of_classes: Mapping[str, Ranking]
+) -> dict[str, pd.DataFrame]:
+    """All orders neuron by neuron, those of single classes, and how far orders agree, also those of LCA's seeds."""
+    orders = {name: ranking.order for name, ranking in rankings.items()}
+    if "lca" in orders:
+        orders |= {f"lca (seed {oracle.probe.seed})": lca_ranking(oracle.weight).order for oracle in oracles[1:]}
+    of_class = {"class_ranking": class_neuron_table(data, oracles[0])} if data.targets[TASK].classes else {}
+    of_class |= {"class_forward": class_forward_table(data, of_classes)} if of_classes else {}
+    return {
+        "ranking": order_table(rankings, data.splits.layout),
+        **of_class,
+        "agreement": agreement_table(orders, AGREEMENT_SHARE),
+    }
 
 
 def selection_table(
