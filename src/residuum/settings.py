@@ -348,11 +348,11 @@ def _located(value: Any, setting: SettingField) -> Any:
             raise ValueError(part)
         return at_home(part) if isinstance(part, str | Path) else part
 
-    if kind is Any or (get_origin(kind) is Union and Any in get_args(kind)):
+    if kind is not Any and isinstance(value, list | tuple):
+        return tuple(map(place, value))
+    if kind is Any or (Any in get_args(kind) and get_origin(kind) in (Union, types.UnionType)):
         return place(value)
-    if isinstance(value, Mapping):
-        return {name: place(part) for name, part in value.items()}
-    return tuple(map(place, value)) if isinstance(value, tuple) else value
+    return {name: place(part) for name, part in value.items()} if isinstance(value, Mapping) else value
 
 
 def _has_any(kind: Any) -> bool:

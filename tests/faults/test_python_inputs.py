@@ -12,7 +12,11 @@ import transformers as hf
 from residuum import (
     Corpus,
     compare,
+    diff,
+    evaluate_perplexity,
+    evaluate_retrieval,
     extract,
+    finetune,
     from_transformers,
     load_adapted,
     load_model,
@@ -20,7 +24,9 @@ from residuum import (
     predict,
     read_corpus,
     read_pairs,
+    read_parallel,
     read_transfer,
+    transfer,
 )
 from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError, StoreError
 from residuum.models.cards import plain
@@ -165,6 +171,26 @@ def test_what_is_no_model_and_no_store_is_one_clear_error(thing, tmp_path):
 def test_what_is_no_path_is_named(name, read, thing):
     with pytest.raises(SettingError, match=rf"^{name} is .+; expected a path\.$"):
         read(thing)
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("texts is None", lambda model: evaluate_perplexity(model, None)),
+        ("texts is nan", lambda model: evaluate_perplexity(model, float("nan"))),
+        (r"texts is \[None\]", lambda model: evaluate_perplexity(model, [None])),
+        ("corpus is {'a': 1}", lambda model: diff({"a": model, "b": model}, {"a": 1}, ["upos"], out="out")),
+        (r"corpus is \[\]", lambda model: finetune(model, [], "upos", "out")),
+        (r"task is \[None\]", lambda model: transfer(model, "a.conllu", [None], "out")),
+        ("pairs holds None", lambda model: evaluate_retrieval(model, [None])),
+        ("pairs holds 'en'", lambda model: evaluate_retrieval(model, {"en": 1})),
+        ("sources is 'None'", lambda _: read_parallel(None)),
+        ("sources is 'nan'", lambda _: read_parallel(float("nan"))),
+    ],
+)
+def test_a_container_of_the_wrong_kind_is_named(said, call, tiny_folder):
+    with pytest.raises(SettingError, match=f"^{said}"):
+        call(str(tiny_folder("bert")))
 
 
 @pytest.mark.parametrize("settings", [{"device": None}, {"max_memory": float("nan")}, {"layers": 1.5}, {"seed": "x"}])

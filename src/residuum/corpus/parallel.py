@@ -1,7 +1,7 @@
 """Parallel corpora: several texts whose sentences correspond one to one."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat, zip_longest
 from typing import Any
@@ -37,7 +37,7 @@ def read_parallel(sources: Mapping[str, Path] | Sequence[Path], **options: Any) 
 
 
 def _read_all(sources: Mapping[str, Path] | Sequence[Path], options: dict[str, Any]) -> dict[str, Corpus]:
-    if isinstance(sources, str | os.PathLike):
+    if isinstance(sources, str | bytes | os.PathLike) or not isinstance(sources, Iterable):
         raise SettingError(f"sources is {str(sources)!r}; expected several paths, or a mapping from names to paths.")
     if isinstance(sources, Mapping):
         return {name: read_corpus(path, **options) for name, path in sources.items()}

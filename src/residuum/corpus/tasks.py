@@ -15,6 +15,7 @@ from residuum.corpus.reading import chosen_file, files_of_split, has_part_column
 from residuum.corpus.records import known_text_columns
 from residuum.corpus.text_files import first_lines
 from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
+from residuum.settings import plain_path
 
 SHARES = (0.8, 0.1, 0.1)
 """Train, development and test shares of a corpus that comes in one piece."""
@@ -75,6 +76,8 @@ def named_task(name: str | Task) -> Task:
     """The task of that name; a name that is not known is taken for the name of word labels."""
     if isinstance(name, Task):
         return name
+    if not isinstance(name, str):
+        raise SettingError(f"task is {name!r:.80}; expected a name or a Task.")
     if not name:
         raise SettingError(f"The task has no name; choose one of {', '.join(TASKS)}, or name a corpus' word labels.")
     return TASKS.get(name.lower(), Task(name, name))
@@ -157,7 +160,7 @@ def in_one_piece(
     **table: Any,
 ) -> bool:
     """Whether a corpus comes without parts of its own, so that it is to be cut."""
-    path = Path(corpus)
+    path = plain_path("corpus", corpus)
     if dev is not None or test is not None or not path.exists():
         return False
     if path.is_file():

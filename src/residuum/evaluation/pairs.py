@@ -55,6 +55,8 @@ def chosen_pairs(settings: RetrievalSettings) -> list[SentencePairs]:
         tasks = read_pairs(pairs, only=settings.only or None, **options)
     else:
         tasks = list(pairs)
+        if wrong := [task for task in tasks if not isinstance(task, SentencePairs)]:
+            raise SettingError(f"pairs holds {wrong[0]!r:.80}; expected a path, or what read_pairs returned.")
     if not tasks:
         raise SettingError("No pairs of sentences were given; expected at least one list of them.")
     for task in tasks:

@@ -143,7 +143,7 @@ def diff(settings: DiffSettings) -> Difference:
         options |= {"workers": engine, "say": settings.say}
         models = read_models(named, texts, folder, attention=attention, **options)
         # Steps may run in other processes, which need neither the models nor the corpus.
-        settings = replace(settings, measures=measures, models=(), corpus=None, tasks=(), workers=None)
+        settings = replace(settings, measures=measures, models=(), corpus=(), tasks=(), workers=None)
         config = _config(models, texts, settings)
         if out is not None and (run := finished_run(out, "diff", config, fresh=settings.fresh)):
             return Difference(run)

@@ -29,7 +29,7 @@ from residuum.corpus.tasks import (
 from residuum.errors import SettingError, StoreError
 from residuum.maths.profiles import relative_depths
 from residuum.probing.examples import PARTS, Splits, examples
-from residuum.settings import named_source
+from residuum.settings import named_source, plain_path
 from residuum.storage.files import folder_name
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def read_texts(
     groups: dict[tuple[object, str], tuple[CorpusSource, list[Task]]] = {}
     for task, other in chosen:
         source = corpus if other is None else other
-        key = (source if isinstance(source, Corpus) else os.fspath(source), task.unit)
+        key = (source if isinstance(source, Corpus) else plain_path("corpus", source), task.unit)
         groups.setdefault(key, (source, []))[1].append(task)
     reading = {"dev": dev, "test": test, **table}
     return [
