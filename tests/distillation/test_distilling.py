@@ -71,6 +71,12 @@ def test_curves_scores_and_parameters_are_tables(done):
     assert parameters["total"] == parameters["en"] + parameters["tr"] - parameters["shared"]
     page = section(read_run(out))
     assert {panel.title for panel in page.panels} == {"Training loss", "Scores of the students"}
+    perplexity = next(view for view in page.panels[1].views if view.key == "perplexity")
+    lines = {str(trace.name): list(trace.y) for trace in perplexity.figure.data if trace.name}
+    levels = [values for name, values in lines.items() if name.startswith("teacher, ")]
+    expected = result.run.summary["teacher scores"]
+    for values, name in zip(levels, ("en/en", "tr/tr"), strict=True):
+        assert values == pytest.approx([expected[f"perplexity {name}"]] * 2, rel=1e-4)
     assert "monoalignment" in next(finding.text for finding in page.findings if finding.topic == "Loss")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from residuum.reporting.charts import Series, line_chart, lines, square, value_map
+from residuum.reporting.charts import Series, level, line_chart, lines, square, value_map
 from residuum.reporting.content import Finding, Panel, Row, Section, TableSpec, View, records, single_view, views_by
 from residuum.reporting.wording import count, listed, short_name
 from residuum.storage.results import Run
@@ -203,7 +203,8 @@ def distillation_section(run: Run) -> Section:
     ]
     if len(scores):
         named = scores.assign(name=scores["subject"].map(_subject))
-        views = views_by("score", named, "scores", lambda rows: _step_chart(rows, "name", rows["score"].iloc[0]))
+        teacher = summary.get("teacher scores", {})
+        views = views_by("score", named, "scores", lambda rows: _beside_teacher(rows, teacher))
         panels.append(Panel("Scores of the students", DISTILL_TABLES["scores"].caption, views, choice="Score"))
     findings, total = [], summary["parameters of all students"]
     for kind in ("perplexity", "retrieval"):
@@ -236,6 +237,18 @@ def _subject(name: str) -> str:
     """A student and the language that it was scored on, once where both have one name."""
     student, _, language = name.partition("/")
     return student if language in ("", student) else f"{student} on {language}"
+
+
+def _beside_teacher(scores: pd.DataFrame, teacher: Mapping[str, float]) -> go.Figure:
+    """The scores of the students during training, with a level line of the teacher's for each."""
+    kind = str(scores["score"].iloc[0])
+    known = {subject: f"{kind} {subject}" for subject in dict.fromkeys(scores["subject"])}
+    levels = [
+        level(f"teacher, {_subject(subject)}", scores["step"], teacher[name])
+        for subject, name in known.items()
+        if name in teacher
+    ]
+    return line_chart([*lines(scores, "step", "value", "name", bounds=None), *levels], x="step", y=kind)
 
 
 def _step_chart(rows: pd.DataFrame, by: str, y: object) -> go.Figure:
