@@ -7,7 +7,7 @@ import torch
 import transformers as hf
 
 from residuum.models.surgery import keep_layers, load_whole
-from residuum.shrinking.healing import heal, multiplies_bfloat16, relative_error, training_settings
+from residuum.shrinking.healing import heal, healing_recipe, multiplies_bfloat16, relative_error
 from tiny import TEXT
 
 SETTINGS = {"heal": 12, "heal_batch": 8, "heal_rate": None, "seed": 0, "device": "cpu", "progress": False}
@@ -51,12 +51,12 @@ def test_both_precisions_heal_and_leave_float32_weights(precision, tiny_folder, 
 def test_wide_models_take_smaller_steps():
     settings = SimpleNamespace(**SETTINGS, heal_precision="float32")
     rates = [
-        training_settings(settings, SimpleNamespace(config=hf.BertConfig(hidden_size=size))).learning_rate
+        healing_recipe(settings, SimpleNamespace(config=hf.BertConfig(hidden_size=size))).learning_rate
         for size in (16, 384, 768)
     ]
     assert rates == pytest.approx([1e-3, 3.125e-4, 1.5625e-4])
     settings.heal_rate = 2e-5
-    assert training_settings(settings, None).learning_rate == 2e-5
+    assert healing_recipe(settings, None).learning_rate == 2e-5
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_bfloat16_is_chosen_where_the_processor_multiplies_it(abilities, expecte
     assert multiplies_bfloat16(torch.device("cpu")) is expected
     settings = SimpleNamespace(**SETTINGS, heal_precision="auto")
     network = SimpleNamespace(config=hf.BertConfig(hidden_size=16))
-    assert training_settings(settings, network).precision == ("bfloat16" if expected else "float32")
+    assert healing_recipe(settings, network).precision == ("bfloat16" if expected else "float32")
 
 
 def test_relative_error_is_1_for_the_mean_and_0_for_the_goal():

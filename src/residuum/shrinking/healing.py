@@ -95,7 +95,7 @@ def heal(
         {"student": student},
         batches,
         losses_of(lesson),
-        training_settings(settings, student),
+        healing_recipe(settings, student),
         folder / "healing",
         config={"healing": [settings.heal_batch, list(kept), len(lines), len(pairs)]},
         device=settings.device,
@@ -105,7 +105,7 @@ def heal(
     return result.history
 
 
-def training_settings(settings: Any, student: Any) -> TrainingSettings:
+def healing_recipe(settings: Any, student: Any) -> TrainingSettings:
     """The recipe: AdamW without decay (what is not trained by a line stays as it is), linear to 0."""
     rate = settings.heal_rate or min(HIGHEST_RATE, RATE_TIMES_WIDTH / student.config.hidden_size)
     precision: Any = settings.heal_precision
@@ -122,7 +122,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     known = getattr(torch.cpu, "get_capabilities", dict)()  # older versions of torch do not tell
-    return device.type == "cpu" and any(known.get(name) for name in ("avx512_bf16", "amx_bf16", "sve_bf16"))
+    return device.type == "cpu" and any(known.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def _collated(lesson: Lesson, items: list[tuple[str, str | None]]) -> dict[str, Any]:

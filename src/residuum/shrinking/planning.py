@@ -133,8 +133,13 @@ def encoded(tokenizer: Any, lines: Sequence[str], layout: SentenceLayout | None,
     """Lines as a batch that is padded on the right and cut at the longest input; the tokenizer stays what it is."""
     limits = [LONGEST, window, layout.max_length if layout else None]
     texts = [sentence_text(line, layout) for line in lines]
-    with _same_truncation(tokenizer):
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    before = getattr(backend, "truncation", None)  # a fast tokenizer keeps the last one, and writes it with itself
+    try:
         rows = tokenizer(texts, truncation=True, max_length=min(limit for limit in limits if limit))
+    finally:
+        if backend is not None:
+            backend.enable_truncation(**before) if before else backend.no_truncation()
     length = max(map(len, rows["input_ids"]))
     padding = {"input_ids": tokenizer.pad_token_id if isinstance(tokenizer.pad_token_id, int) else 0}
     return {
@@ -142,18 +147,6 @@ def encoded(tokenizer: Any, lines: Sequence[str], layout: SentenceLayout | None,
         for name in ("input_ids", "attention_mask", "token_type_ids")
         if name in rows
     }
-
-
-@contextmanager
-def _same_truncation(tokenizer: Any) -> Iterator[None]:
-    """A fast tokenizer keeps the last truncation, and writes it with itself."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    before = getattr(backend, "truncation", None)
-    try:
-        yield
-    finally:
-        if backend is not None:
-            backend.enable_truncation(**before) if before else backend.no_truncation()
 
 
 def predicted_tokens(

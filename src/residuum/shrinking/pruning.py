@@ -119,9 +119,10 @@ def prune(settings: PruneSettings) -> Pruning:
     check_one_stack(network)
     n_layers, text = layer_count(network), measured_text(settings)
     weights = from_transformers(network, tokenizer).fingerprint
-    config = {
-        "model": str(settings.model), "weights": weights, **settings.identity(), "corpus": _fingerprint(text),
-    }  # fmt: skip
+    read: Any = text.fingerprint if isinstance(text, Corpus) else None
+    if isinstance(text, TaskCorpora):
+        read = {part: corpus.fingerprint for part, corpus in text.items()}
+    config = {"model": str(settings.model), "weights": weights, **settings.identity(), "corpus": read}
     if run := finished_run(out, "prune", config, fresh=settings.fresh):
         check_written(out)
         push_to_hub(out, settings.push_to_hub)
@@ -195,12 +196,6 @@ def measured_text(settings: Any) -> Corpus | TaskCorpora | None:
     if isinstance(corpus, Corpus):
         return corpus if limit is None else corpus.limit(limit)
     return read_corpus(corpus, split=settings.split, limit=limit, **settings.table)
-
-
-def _fingerprint(text: Corpus | TaskCorpora | None) -> Any:
-    if isinstance(text, TaskCorpora):
-        return {part: corpus.fingerprint for part, corpus in text.items()}
-    return None if text is None else text.fingerprint
 
 
 @dataclass(frozen=True, eq=False)

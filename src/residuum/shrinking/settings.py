@@ -283,7 +283,13 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
         if self.drop is not None and self.keep is not None:
             raise SettingError(f"drop is {self.drop!r} and keep is {self.keep!r}; give exactly one of them.")
         if self.corpus is None:
-            self._check_no_text()
+            measured = [name for name in ("by", "ffn", "heads") if getattr(self, name) is not None]
+            measured += [name for name in ("compensate", "heal") if getattr(self, name)]
+            if measured:
+                raise SettingError(f"{measured[0]} is {getattr(self, measured[0])!r}, which needs text; give a corpus.")
+            given = [name for name in ("task", "split", "limit") if getattr(self, name) is not None]
+            if given:
+                raise SettingError(f"A {' and '.join(given)} is given, but no text; give a corpus, or leave it out.")
         if self.by is not None and self.drop is None and self.keep is None:
             raise SettingError(f"by is {self.by!r}, which chooses layers; pass drop= or keep= with their number.")
         if self.heal and self.precision != "float32":
@@ -299,15 +305,6 @@ class PruneSettings(Healing, TableReading, Publishing, Resumable):
             raise SettingError(
                 f"split is {self.split}; a probe learns from one part and is scored on another: give all."
             )
-
-    def _check_no_text(self) -> None:
-        measured = [name for name in ("by", "ffn", "heads") if getattr(self, name) is not None]
-        measured += [name for name in ("compensate", "heal") if getattr(self, name)]
-        if measured:
-            raise SettingError(f"{measured[0]} is {getattr(self, measured[0])!r}, which needs text; give a corpus.")
-        given = [name for name in ("task", "split", "limit") if getattr(self, name) is not None]
-        if given:
-            raise SettingError(f"A {' and '.join(given)} is given, but no text; give a corpus, or leave it out.")
 
 
 def as_count(text: str) -> int:
