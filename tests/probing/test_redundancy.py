@@ -350,6 +350,12 @@ def test_parts_for_probes_are_refused_where_there_is_no_task(labelled, tmp_path)
         redundancy(labelled[0], dev=tmp_path / "dev.conllu", test=tmp_path / "test.conllu", progress=False)
 
 
+def test_probes_score_higher_on_what_they_learnt_from_and_both_tables_say_it(tasked):
+    for table in (tasked.frame, tasked.layers):
+        assert table["train"].between(0, 1).all()
+        assert table["train"].mean() >= table["score"].mean()
+
+
 def test_clusters_of_one_store_are_found_on_its_training_sentences(labelled, tasked):
     store, _ = labelled
     assert tasked.run.summary["words"] == tasked.run.config["examples"]["train"] < store.n_rows

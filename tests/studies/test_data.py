@@ -57,6 +57,20 @@ def test_the_real_data_has_all_three_tasks_of_the_thesis(data):
     assert all(set(corpora.targets) == {"tr", "sw"} for _, corpora in transfers.values())
 
 
+def test_labels_of_a_treebank_can_be_tested_on_another_one(tmp_path):
+    for folder, part in (("GSD", "train"), ("GSD", "dev"), ("GSD", "test"), ("PUD", "test")):
+        path = tmp_path / f"treebanks/UD_English-{folder}/en-{folder}-ud-{part}.conllu"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sample_text("treebank", size=9 if folder == "PUD" else 12, split=part, seed=len(part)))
+    settings = {"tasks": ("upos", "deprel"), "treebank": "UD_English-GSD"}
+    _, apart = replace(given(tmp_path), **settings, test_treebank="UD_English-PUD").treebank_tasks["deprel"]
+    assert [len(corpus) for _, corpus in apart.items()] == [12, 12, 9]
+    _, together = replace(given(tmp_path), **settings).treebank_tasks["deprel"]
+    assert [len(corpus) for _, corpus in together.items()] == [12, 12, 12]
+    with pytest.raises(CorpusError, match="has no folder treebanks/UD_English-None"):
+        _ = replace(given(tmp_path), **settings, test_treebank="UD_English-None").treebank_tasks
+
+
 def test_the_sample_data_is_the_same_each_time_and_its_parts_differ(tiny):
     again = SampleData(tiny)
     assert again.text.fingerprint == SampleData(tiny).text.fingerprint

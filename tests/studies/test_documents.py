@@ -101,7 +101,8 @@ def test_feature_selection_is_timed_at_four_sizes(sample_context):
     assert times.groupby("work")["n"].apply(list).to_dict() == {
         "extract": [10, 20, 30, 40],
         "cluster": [10, 20, 30, 40],
-        "rank": [336, 672, 1008, 1344],
+        "train": [13, 67, 134, 336, 672, 1008, 1344],
+        "rank": [13, 67, 134, 336, 672, 1008, 1344],
     }
     assert (times["seconds"] > 0).all()
     again = step.work(step, sample_context).tables["times"]

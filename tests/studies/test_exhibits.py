@@ -84,6 +84,57 @@ def test_freezing_is_one_row_per_choice_and_one_column_per_task():
     assert table["qnli"].iloc[0] == pytest.approx(0.45)
 
 
+def test_table_1_shows_accuracy_where_the_metric_of_a_task_is_another():
+    rows = [{"seed": 0, "part": "test", "metric": m, "value": v} for m, v in (("f1", 0.8), ("accuracy", 0.9))]
+    tuned = run({"metric": "f1"}, scores=rows)
+    assert similarity.frozen_grid(results((step("finetune", model="bert", task="qqp"), tuned)))["qqp"].tolist() == [0.9]
+    assert Measurement.test_accuracy(tuned) == 0.9
+
+
+def survivors(score):
+    found = reduced("word", score, (1, 0.3, 0.1))
+    thresholds = found.tables["thresholds"].assign(train=[0.99, 0.98, 0.7], neurons=[1000, 300, 90])
+    return run({"metric": "accuracy"}, thresholds=thresholds, survivors=found.tables["survivors"])
+
+
+def test_the_first_model_and_its_students_are_table_5_1_and_the_others_stand_in_the_appendix():
+    pairs = [(step("redundancy", model=m, task="upos"), survivors((0.9, 0.8, 0.6))) for m in ("b", "r", "s")]
+    found = results(*pairs, teachers={"s": "b"})
+    assert set(distilled.survivor_grid(found, first=True)["model"]) == {"b", "s"}
+    assert set(distilled.survivor_grid(found, first=False)["model"]) == {"r"}
+
+
+def test_training_accuracy_has_a_column_for_every_model():
+    pairs = [(step("redundancy", model=m, task=t), survivors((0.9, 0.8, 0.6))) for m in ("b", "s")
+             for t in ("upos", "deprel")]  # fmt: skip
+    table = distilled.training_accuracy(results(*pairs))
+    assert table.columns.tolist() == ["task", "threshold", "b", "s"]
+    assert table["task"].tolist() == ["upos"] * 3 + ["deprel"] * 3
+    assert table["s"].tolist() == pytest.approx([0.99, 0.98, 0.7] * 2)
+
+
+def test_families_of_languages_are_drawn_by_task_and_only_once_for_the_first_model():
+    facts = {"kind": "threshold", "threshold": 0.0, "score": 0.5}
+    rows = [
+        {"model": m, "language": c, "family": f, **facts}
+        for m in ("mBERT", "XLM-R")
+        for c, f in (("de", "Germanic"), ("fi", "Uralic"))
+    ]
+    found = results(*((step("languages", task=task), run(languages=rows)) for task in ("upos", "deprel")))
+    assert set(distilled.family_curves(found, ("upos",), only_first=True)["model"]) == {"mBERT"}
+    both = distilled.family_curves(found, ("deprel",))
+    assert (set(both["task"]), set(both["model"])) == ({"deprel"}, {"mBERT", "XLM-R"})
+
+
+def test_data_tables_count_labels():
+    classes = [{"features": "layer 0", "class": c} for c in "abc"]
+    found = results((step("redundancy", model="m", task="upos", unit="word"),
+                     run({"examples": {"train": 9, "dev": 2, "test": 3}}, classes=classes)))  # fmt: skip
+    assert redundancy.data_table(found, ["redundancy"]).to_dict("records") == [
+        {"task": "upos", "train": 9, "dev": 2, "test": 3, "labels": 3}
+    ]
+
+
 def test_an_interval_of_a_score_contains_the_variance_of_seeds():
     values = (0.5, 0.7, 0.9)
     scores = [{"seed": s, "part": "test", "metric": "accuracy", "value": v} for s, v in enumerate(values)]

@@ -78,6 +78,41 @@ def test_similarity_claims_fail_where_they_are_reversed():
         assert max(measured.values) < 0, finding
 
 
+def test_layers_are_alike_within_any_two_models():
+    measured = similarity.layers_are_alike_within_models.measure(compared())
+    assert len(measured.cases) == 2 * 3  # neurons and CKA, of three pairs of models
+    assert measured.cases["bert-a and gpt, neuron"].value == pytest.approx(0.6)
+    alone = results((step("compare"), run(similarity=likeness("cka", lambda *_: 0.5, ["m"]))))
+    assert similarity.layers_are_alike_within_models.measure(alone) == "there is only one model"
+
+
+def test_claims_about_architectures_need_these_architectures():
+    def cka(a, i, b, j):
+        return 0.9 if {a, b} == {"x", "b"} and i + j >= 3 else 0.4
+
+    families = {"x": "xlnet", "b": "bert", "g": "gpt2"}
+    pairs = run(similarity=likeness("cka", cka, families))
+    measured = similarity.lower_xlnet_resembles_upper_bert.measure(results((step("compare"), pairs), families=families))
+    assert measured.cases["x and b"].value == pytest.approx(0.9 - 0.4 + 0.25 * -0.5, abs=0.2)
+    assert measured.values[0] > 0
+    rows = [row for name in ("attention_js", "attention_cka")
+            for row in likeness(name, lambda a, i, b, j: 0.8 if a == b == "g" else 0.3, families)]  # fmt: skip
+    found = results((step("attention"), run(similarity=rows)), families=families)
+    assert similarity.gpt2_attention_is_alike.measure(found).values == pytest.approx((0.5, 0.5))
+    lone = results((step("attention"), run(similarity=rows)), families=dict.fromkeys(families, "bert"))
+    assert similarity.gpt2_attention_is_alike.measure(lone) == "there is no GPT-2 beside models of other families"
+
+
+def test_models_tuned_for_different_tasks_are_compared_with_each_other():
+    def cka(a, i, b, j):
+        return 1.0 if a == b else 1 - 0.2 * i
+
+    found = results((step("tuned", model="base"), run(similarity=likeness("cka", cka, ["base", "sst2", "qnli"]))))
+    measured = similarity.tunings_part_at_the_top(found, "cka")
+    assert list(measured.cases) == ["sst2 and qnli"]
+    assert measured.values == pytest.approx((0.4,))
+
+
 def test_models_of_one_family_cannot_tell_of_families():
     rows = likeness("cka", lambda *_: 0.5, ["bert-a", "bert-b"])
     one = results((step("compare"), run(similarity=rows)), families=FAMILIES)
@@ -113,6 +148,12 @@ def test_frozen_and_pruned_halves_are_compared_with_their_counterparts():
         (step("pruned", **facts, variant="top"), scored(0.9)), (step("pruned", **facts, variant="bottom"), scored(0.6))
     )
     assert transfer_learning.pruning_the_bottom_costs_more.measure(pruned).values == pytest.approx((0.3,))
+
+
+def test_freezing_on_qqp_is_the_exception_of_the_paper():
+    pairs = [(step("frozen", model="m", task="qqp", variant=f"{end}:2"), scored(0.7)) for end in ("top", "bottom")]
+    message = similarity.freezing_the_bottom_costs_less.measure(results(*pairs))
+    assert message == "the only task is QQP, the paper's exception"
 
 
 def reduced(unit, scores, sizes, redundant=2):
@@ -206,6 +247,80 @@ def test_transfer_learning_claims_are_read_from_a_diff():
     assert transfer_learning.minimal_sets_are_selective.measure(found).values == pytest.approx((0.1,))
 
 
+def test_salient_neurons_of_bert_are_expected_to_stay():
+    pairs = differing()
+    pairs = [(step("diff", model="base"), pairs.runs["diff-base"])]
+    assert transfer_learning.salient_neurons_move_down.measure(results(*pairs, families={"base": "bert"})) == (
+        transfer_learning.ONLY_BERT
+    )
+
+    def shifted(model, low):
+        spread = [{"task": "upos", "model": m, "set": "top 0.05", "depth": d, "share": s}
+                  for m, share in ((model, 0.2), (f"finetune-{model}-sst2", low))
+                  for d, s in ((0.0, share), (1.0, 1 - share))]  # fmt: skip
+        selection = [{"task": "upos", "model": m, "set": s, "share": 0.05, "retrained": v}
+                     for m, values in ((model, (0.9, 0.8)), (f"finetune-{model}-sst2", (0.9, 1 - low)))
+                     for s, v in zip(("top", "bottom"), values, strict=True)]  # fmt: skip
+        minimal = [{"task": "upos", "model": m} for m in (model, f"finetune-{model}-sst2")]
+        return step("diff", model=model), run(spread=spread, selection=selection, minimal=minimal)
+
+    found = results(shifted("B", 0.3), shifted("R", 0.7), families={"B": "bert", "R": "roberta"})
+    assert transfer_learning.salient_neurons_move_down.measure(found).values == pytest.approx((0.5,))
+    assert transfer_learning.bert_keeps_its_salient_neurons.measure(found).values == pytest.approx((0.4,))
+    assert transfer_learning.bottom_neurons_of_bert_lose_least.measure(found).values == pytest.approx((0.4,))
+
+
+def test_sentence_tasks_and_few_neurons_are_read_from_layers_and_times():
+    found = results(
+        (step("redundancy", model="m", task="nli", unit="sentence"),
+         reduced("sentence", (0.9, 0.9, 0.9), (1, 0.3, 0.1), redundant=2)),
+        (step("timing", model="m"), run(times=[{"work": "train", "n": n, "seconds": s} for n, s in
+                                               zip((1, 5, 10, 25, 50, 75, 100), (1, 2, 3, 4, 5, 8, 10), strict=True)])),
+    )  # fmt: skip
+    assert redundancy.lower_layers_do_not_solve_sentence_tasks.measure(found).values == (2.0,)
+    assert redundancy.few_neurons_are_faster.measure(found).values == (5.0,)
+
+
+def effects():
+    scores = {"BERT": 0.9, "GPT-2": 0.7, "mBERT": 0.88, "distilBERT": 0.85}
+    runs = [(step("redundancy", model=m, task="deprel"), reduced("word", (v, v, 0.5), (1, 0.3, 0.1)))
+            for m, v in scores.items()]  # fmt: skip
+    families = {"BERT": "bert", "mBERT": "bert", "GPT-2": "gpt2", "distilBERT": "distilbert"}
+    found = results(*runs, families=families, teachers={"distilBERT": "BERT"})
+    return Results(found.steps, found.runs, families, found.teachers, {name: name == "mBERT" for name in scores})
+
+
+def test_architecture_is_set_against_distillation_and_multilingualism():
+    assert distilled.architecture_matters_most.measure(effects()).values == pytest.approx((0.2 - 0.05,))
+    assert distilled.multilingual_models_are_as_redundant.measure(effects()).values == pytest.approx((0.0,))
+    assert distilled.gpt2_labels_relations_worst.measure(effects()).values == pytest.approx((0.15,))
+    alone = results(families={"m": "bert"})
+    assert "different architectures" in distilled.architecture_matters_most.measure(alone)
+
+
+def test_hundred_neurons_are_those_of_the_lowest_threshold_that_leaves_as_few():
+    table = [{"threshold": t, "neurons": n, "score": s} for t, n, s in ((0, 900, 0.9), (0.8, 90, 0.6), (0.9, 20, 0.2))]
+    found = results((step("redundancy", model="m", task="upos"), run(thresholds=table)))
+    assert distilled.hundred_neurons_hold_most.measure(found).values == pytest.approx((0.6 / 0.9,))
+
+
+def test_languages_are_compared_by_family_and_by_what_distillation_costs():
+    families = {"en": "Germanic", "de": "Germanic", "sv": "Germanic", "fi": "Uralic"}
+    scores = {"en": 0.9, "de": 0.8, "sv": 0.85, "fi": 0.6}
+    languages = [{"model": "m", "language": c, "family": families[c], "threshold": 0.0, "score": s}
+                 for c, s in scores.items()]  # fmt: skip
+    overlap = [{"model": "m", "language_a": a, "language_b": b, "overlap": 0.3 if families[a] == families[b] else 0.1}
+               for a, b in (("en", "de"), ("en", "sv"), ("de", "fi"), ("en", "fi"))]  # fmt: skip
+    changes = {"de": -0.01, "sv": -0.02, "fi": -0.05}
+    students = [{"model": "s", "language": c, "features": "threshold 0", "change": v, "low": v, "high": v}
+                for c, v in changes.items()]  # fmt: skip
+    tables = {"languages": languages, "overlap": overlap, "students": students}
+    found = results((step("languages", task="upos"), run(config={"source": "en"}, **tables)))
+    assert distilled.swedish_is_nearer_than_german.measure(found).values == pytest.approx((0.05,))
+    assert distilled.families_share_neurons.measure(found).values == pytest.approx((0.2,))
+    assert distilled.distillation_costs_finnish_most.measure(found).values == pytest.approx((0.035,))
+
+
 def test_distilled_models_are_set_against_the_original():
     curves = [
         {"model": m, "layer": i, "curve": "layer_average", "value": 1 - (i / n - 0.4) ** 2}
@@ -252,10 +367,12 @@ def retrieved(pair, cosine, bertscore):
 
 
 def test_monolingual_claims_are_read_from_retrieval_and_adaptation():
-    scores = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.6}
+    scores = {"teacher": 0.7, "uniform": 0.5, "bottom": 0.6, "top": 0.4, "monoshot": 0.65, "bilingual-monoshot": 0.6,
+              "monoshot+td": 0.64}  # fmt: skip
     adapted = []
     for variant, value in scores.items():
-        others = {"bitfit-target": 0.5, "adapter-source": 0.2, "adapter-target": 0.5, "adapter-joint": 0.3}
+        others = {"bitfit-target": 0.5, "adapter-source": 0.2, "adapter-target": 0.5, "adapter-joint": 0.3,
+                  "sparse-delta": 0.3}  # fmt: skip
         strategies = {"full-target": value, **(others if variant == "monoshot" else {})}
         summary = {"metric": "accuracy", "test accuracy": strategies, "target examples": {"tr": {"test": 100}}}
         adapted.append((step("adapt", task="nli", variant=variant), run(summary)))
@@ -274,6 +391,7 @@ def test_monolingual_claims_are_read_from_retrieval_and_adaptation():
     found = results(
         (step("retrieval"), retrieved("tr-en", 0.5, 0.3)),
         (step("aligned", variant="tr"), retrieved("tr-en", 0.4, 0.45)),
+        (step("single", variant="bilingual-monoalignment"), retrieved("tr-en", 0.2, 0.1)),
         *adapted,
         (step("correlate"), run(correlations=correlations)),
         (step("losses"), run(scores=losses)),
@@ -289,6 +407,11 @@ def test_monolingual_claims_are_read_from_retrieval_and_adaptation():
         "bottom_layers_are_the_best_subset": 0.1,
         "full_target_is_best": 0.15,
         "teacher_start_helps": 4.0,
+        "task_distillation_does_not_help": -0.01,
+        "monoalignment_prefers_bertscore": 0.05,
+        "bitfit_is_weak": 0.0,
+        "bilingual_alignment_is_worse": 0.35,
+        "sparse_tuning_beats_source_adapters": 0.1,
     }
     for name, value in expected.items():
         assert getattr(monolingual, name).measure(found).values == pytest.approx((value,)), name

@@ -5,11 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 import yaml
 from typer.testing import CliRunner
 
+from residuum.activations.exchange import import_activations
 from residuum.cli import app
 from residuum.errors import CorpusError, MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.models.loading import load_model
@@ -18,7 +21,16 @@ from residuum.settings import from_mapping
 from residuum.storage.results import Run, finished_run, read_run, write_run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule
 from residuum.studies.data import SampleData
-from residuum.studies.documents import GLUE, Document, PrintedData, PrintedNumber, PrintedTargets, StudyStep, Workload
+from residuum.studies.documents import (
+    GLUE,
+    Document,
+    PrintedData,
+    PrintedNumber,
+    PrintedTargets,
+    PrintedTreebanks,
+    StudyStep,
+    Workload,
+)
 from residuum.studies.exhibits import Exhibit, gathered
 from residuum.studies.running import DOCUMENTS, study, study_models
 from residuum.studies.settings import StudyName, StudySettings
@@ -59,11 +71,11 @@ def chain(monkeypatch):
         write_run(out, run)
         return run
 
-    def value(run):
+    def value(run, model):
         return float(run.tables["numbers"]["value"].iloc[0])
 
     def letters(results):
-        return Evidence.exact({"tiny": value(results.only("second"))})
+        return Evidence.exact({"tiny": value(results.only("second"), "tiny")})
 
     def step(name, context):
         model = context.first if name == "second" else ""
@@ -173,6 +185,12 @@ def test_the_size_of_the_paper_is_started_only_when_its_cost_is_agreed_to(chain,
     assert numbers["note"] == "tiny on letters, as in the document"
 
 
+def test_numbers_of_the_document_stand_beside_its_models_under_any_name(chain, tmp_path):
+    models = [{"name": "Tiny", "path": "owner/tiny"}]
+    found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, models=models, yes=True)
+    assert found.frame.set_index("where").loc["Table 9", "ours"] == 6.0
+
+
 def test_numbers_of_the_document_stand_only_beside_its_own_models(chain, tmp_path):
     found = study("similarity", tmp_path / "out", scale="paper", data=tmp_path, models=["other"], yes=True)
     assert "Table 9" not in found.frame["where"].tolist()
@@ -193,8 +211,8 @@ def test_numbers_of_the_document_stand_only_beside_its_own_data(chain, tmp_path,
 def test_no_document_prints_a_number_of_data_that_a_study_does_not_read():
     numbers = [number for document in DOCUMENTS.values() for number in document.printed]
     tasks = {number.step["task"] for number in numbers if "task" in number.step}
-    assert tasks <= {*GLUE, "xnli", "wikiann"}
-    assert not tasks & {"upos", "sem", "chunk"}  # the Penn Treebank, another release, another size
+    assert tasks <= {*GLUE, "xnli", "wikiann", "xcopa", "upos", "deprel"}
+    assert not tasks & {"xpos", "sem", "chunk"}  # the Penn Treebank, another release, another size
 
 
 def test_numbers_of_retrieval_and_transfer_stand_only_beside_as_many_sentences():
@@ -205,6 +223,12 @@ def test_numbers_of_retrieval_and_transfer_stand_only_beside_as_many_sentences()
     adapted = Run("adapt", {}, {"target examples": {"tr": {"dev": 2490, "test": 5010}}})
     assert PrintedTargets("XNLI", {"tr": 2490}).matches(adapted)
     assert not PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}).matches(adapted)
+
+
+def test_numbers_of_treebanks_stand_only_beside_as_many_sentences():
+    data = PrintedTreebanks("PUD", learnt=900, held_out=100)
+    assert data.matches(Run("probe-languages", {"sentences": {"train": 900, "held out": 100}}, {}))
+    assert not data.matches(Run("probe-languages", {"sentences": {"train": 90, "held out": 10}}, {}))
 
 
 def test_a_number_far_from_the_documents_does_not_hold(chain, tmp_path, monkeypatch):
@@ -346,9 +370,11 @@ def in_hub_cache(cache, name, folder):
 
 @pytest.fixture
 def treebank_folder(tmp_path):
-    """Parallel treebanks and an English one, in the layout of `--data`."""
-    for folder, names in {"UD_English-EWT": ("en_ewt", "train", "dev", "test"), "UD_English-PUD": ("en_pud", "test"),
-                          "UD_German-PUD": ("de_pud", "test")}.items():  # fmt: skip
+    """Parallel treebanks and two English ones, in the layout of `--data`."""
+    parts = ("train", "dev", "test")
+    folders = {"UD_English-EWT": ("en_ewt", *parts), "UD_English-GSD": ("en_gsd", *parts)}
+    folders |= {"UD_English-PUD": ("en_pud", "test"), "UD_German-PUD": ("de_pud", "test")}
+    for folder, names in folders.items():
         for part in names[1:]:
             path = tmp_path / "data/treebanks" / folder / f"{names[0]}-ud-{part}.conllu"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -356,10 +382,42 @@ def treebank_folder(tmp_path):
     return tmp_path / "data"
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("tiny_sample")
+def test_a_model_that_cannot_be_loaded_is_compared_by_its_activations(tiny_folder, tiny, tmp_path):
+    text = SampleData(tiny).text
+    lower, upper = (torch.nn.LSTM(6, 3, batch_first=True, bidirectional=True) for _ in range(2))
+    rows = []
+    with torch.no_grad():
+        for words in text.sentences:
+            first = lower(torch.randn(1, len(words), 6))[0]
+            rows.append(torch.stack([first[0], upper(first)[0][0]], dim=1).numpy())
+    sentence = np.repeat(np.arange(len(text)), [len(words) for words in text.sentences])
+    words = np.array([word for sentence in text.sentences for word in sentence])
+    arrays = {"activations": np.concatenate(rows), "layers": np.arange(1, 3), "sentence": sentence, "word": words}
+    np.savez(tmp_path / "elmo.npz", **arrays)
+    import_activations(tmp_path / "elmo.npz", tmp_path / "elmo")
+    models = [f"ELMo={tmp_path / 'elmo'}", f"tiny={tiny_folder('bert')}"]
+    options = {"models": models, "device": "cpu", "steps": ["compare", "attention", "random"]}
+    found = study("similarity", tmp_path / "out", **options)
+    assert set(found.run.tables["figure-1"]["model_a"]) == {"ELMo", "tiny"}
+    assert set(found.run.tables["figure-2"]["model_a"]) == {"tiny", "tiny (random)"}
+    assert set(found.run.tables["figure-4"]["model_a"]) == {"tiny"}
+    across = found.frame.set_index("finding").loc["Neurons are alike within a model and differ across models."]
+    assert across["verdict"] != "not measured"  # ELMo is a family of its own
+    with pytest.raises(SettingError, match="ELMo is a folder of activations, but redundancy loads its models"):
+        study("redundancy", tmp_path / "other", models=models)
+
+
 @pytest.mark.parametrize(
     ("name", "steps", "tables", "families"),
     [
-        ("distilled", ["compare"], {"figure-5.1", "figure-5.2"}, {"bert", "roberta", "gpt2", "xlnet", "xlm-roberta"}),
+        (
+            "distilled",
+            ["compare", "languages"],
+            {"figure-5.1", "figure-5.2", "figure-5.4", "figures-b.1-to-b.3", "figures-b.4-to-b.6", "rq3", "rq4"},
+            {"bert", "roberta", "gpt2", "xlnet", "xlm-roberta"},
+        ),
         ("similarity", ["compare", "attention"], {"figure-1", "figure-4", "figure-8", "figure-10"},
          {"bert", "gpt2", "xlnet"}),
     ],
@@ -379,6 +437,7 @@ def test_the_recipes_run_with_the_hub_names_of_their_models(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(StudyContext, "workers", 1)  # starting processes takes longer than the work
     options = {**recipe, "data": treebank_folder, "steps": steps, "yes": True, "limit": 8, "device": "cpu"}
+    options |= {"languages": ["de"], "seeds": 1} if name == "distilled" else {}
     found = study(name, tmp_path / "out", **options)
     assert tables <= set(found.run.tables)
     assert {model_family(model["path"]) for model in recipe["models"]} >= families
@@ -387,6 +446,9 @@ def test_the_recipes_run_with_the_hub_names_of_their_models(
         panels = set(found.run.tables["figure-5.2"]["panel"])
         assert {"(a) original models", "(b) BERT and distilBERT", "(e) mBERT and distilmBERT"} <= panels
         assert found.run.tables["figure-5.1"]["model"].nunique() == 10
+        multilingual = {"mBERT", "XLM-RoBERTa", "distilmBERT"}
+        columns = set(found.run.tables["table-b.1"].columns[2:])
+        assert columns == {f"Germanic {code} {model}" for code in ("en", "de") for model in multilingual}
         notes = dict(zip(found.frame["finding"], found.frame["note"], strict=True))
         assert not any("GPT-2 repeats" in finding and note for finding, note in notes.items())
     else:
@@ -465,6 +527,8 @@ def test_a_study_is_configured_by_a_file_with_named_models(chain, tmp_path):
             {"tasks": ["sst2"]},
             "The study distilled does not use sst2; its tasks are upos, xpos, deprel, dep",
         ),
+        ("redundancy", {"test_treebank": "x"}, "The study redundancy tests on each corpus's own part; leave --test-tr"),
+        ("monolingual", {"models": ["a=x/y", "b=x/z"]}, "monolingual distils one teacher; found 2 models: a, b"),
         ("similarity", {"languages": ["tr"]}, "The study similarity reads English only; leave --languages out"),
         ("monolingual", {"languages": ["xx"]}, "The sample grammar has no target language xx; it has de, tr and sw"),
         ("similarity", {"text": "train"}, "text is train, but the scale sample uses the sample grammar; choose small"),
@@ -474,7 +538,8 @@ def test_a_study_is_configured_by_a_file_with_named_models(chain, tmp_path):
 )
 @pytest.mark.usefixtures("tiny_sample")
 def test_an_option_that_a_study_cannot_honour_is_an_error(name, options, message, tmp_path):
-    data = {"scale": "small", "data": tmp_path, "models": "m"} if "tasks" in options else {}
+    needs_data = {"tasks", "test_treebank"} & set(options)
+    data = {"scale": "small", "data": tmp_path, "models": "m"} if needs_data else {}
     with pytest.raises(SettingError, match=message):
         study(name, tmp_path / "out", **data, **options)
 

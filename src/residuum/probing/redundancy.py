@@ -268,6 +268,8 @@ def _probed(
     scores = score_table(dev, test, twin, settings.keep, known)
     of_layers = [dev.loss(neurons.name, settings.keep_layers).sufficient for neurons in layers[:-1]]
     scores.loc[scores["kind"] == "layer", "sufficient"] = of_layers
+    learnt = trained.on("train")
+    scores["train"] = [learnt.mean(name) for name in scores["features"]]
     chosen = [
         t for t, neurons in zip(settings.cuts, cuts, strict=True) if dev.loss(neurons.name, settings.keep).sufficient
     ]
@@ -309,7 +311,7 @@ def _with_scores(table: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _score_columns(scores: pd.DataFrame) -> list[str]:
-    names = ["dev", "metric", "score", "low", "high", "sd", "seeds", "control", "selectivity", *BASELINES]
+    names = ["train", "dev", "metric", "score", "low", "high", "sd", "seeds", "control", "selectivity", *BASELINES]
     return [name for name in (*names, "random_twin", "sufficient") if name in scores]
 
 

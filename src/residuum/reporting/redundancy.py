@@ -37,7 +37,8 @@ from residuum.storage.results import Run
 REDUNDANCY_TABLES = {
     "reduction": TableSpec("All neurons, and the smaller sets that keep enough of their score."),
     "thresholds": TableSpec(
-        "What is left at each clustering threshold, and the score of a probe on it.", "threshold, neurons, share"
+        "What is left at each clustering threshold, and the score of a probe on it; `train` is on the training part.",
+        "threshold, neurons, share",
     ),
     "layers": TableSpec(
         "Each layer alone. `mean cka` is its mean similarity to the other layers.", "layer, neurons, constant"

@@ -155,13 +155,12 @@ def _column_labels(rendered: list[SentenceTree]) -> dict[str, WordLabels]:
 
 def _feature_labels(rendered: list[SentenceTree]) -> dict[str, WordLabels]:
     """A label for each feature by its key; None where a word does not have it."""
-    features = [[_features(row.feats) for row in sentence.rows] for sentence in rendered]
+    features = [
+        [dict(pair.split("=", 1) for pair in row.feats.split("|") if pair != "_") for row in sentence.rows]
+        for sentence in rendered
+    ]
     keys = sorted({key for sentence in features for word in sentence for key in word})
     return {key: [[word.get(key) for word in sentence] for sentence in features] for key in keys}
-
-
-def _features(feats: str) -> dict[str, str]:
-    return dict(pair.split("=", 1) for pair in feats.split("|")) if feats != "_" else {}
 
 
 def _word_spans(sentence: SentenceTree) -> list[Span]:

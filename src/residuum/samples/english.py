@@ -41,7 +41,8 @@ def english(meaning: Meaning) -> SentenceTree:
 def _clause(clause: Clause, agreement: str, *, follows: Clause | None = None) -> Phrase:
     """A clause; one that `follows` another has its subject, and its auxiliary too."""
     core = _predicate(clause, agreement, shared_auxiliary=follows is not None)
-    subject = None if follows else _subject(clause, core.head)
+    hidden = follows or clause.gap == "subject"
+    subject = None if hidden else _group(clause.subject).under(core.head, "nsubj")
     time = trees.time(clause.time, "en", core.head)
     first, last = (time, None) if clause.time_first else (None, time)
     means = None
@@ -61,12 +62,6 @@ def _clause(clause: Clause, agreement: str, *, follows: Clause | None = None) ->
         last,
     )
     return Phrase(words, core.head)
-
-
-def _subject(clause: Clause, head: TreeWord) -> Phrase | TreeWord | None:
-    if clause.gap == "subject":
-        return None
-    return _group(clause.subject).under(head, "nsubj")
 
 
 def _predicate(clause: Clause, agreement: str, *, shared_auxiliary: bool) -> Phrase:

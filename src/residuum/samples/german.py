@@ -131,7 +131,7 @@ def _middle_field(clause: Clause, head: TreeWord, time: Phrase | None) -> list[P
     recipient = clause.recipient and _entity(clause.recipient, "Dat").under(head, "obl:arg")
     negation = _nicht(head) if clause.negated and not _says_kein(clause) else None
     manner = trees.adverb(clause.manner, "de", head)
-    indefinite = bool(clause.object) and _is_indefinite(clause.object[0])
+    indefinite = any(own.kind == "noun" and own.determiner in _INDEFINITE for own in clause.object[:1])
     means = clause.means and _prepositional("mit", _entity(Entity(clause.means), "Dat")).under(head, "obl")
     return [
         object_ if is_pronoun else None,
@@ -148,10 +148,6 @@ def _middle_field(clause: Clause, head: TreeWord, time: Phrase | None) -> list[P
         clause.place and _placed(clause.place, "rest").under(head, "obl"),
         governed,
     ]
-
-
-def _is_indefinite(entity: Entity) -> bool:
-    return entity.kind == "noun" and entity.determiner in _INDEFINITE
 
 
 def _object(clause: Clause, head: TreeWord) -> tuple[Phrase | None, Phrase | None]:

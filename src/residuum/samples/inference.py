@@ -376,11 +376,8 @@ def _participants(words: SplitVocabulary, who: tuple[str, ...], split: str) -> t
     for key in words.nouns(who):
         lasting = [key for key in words.adjectives(key) if "character" in lexicon.adjectives()[key].traits]
         everybody += [Entity(key), *(Entity(key, adjectives=(adjective,)) for adjective in lasting)]
-    return tuple(entity for entity in everybody if split_of(_identity(entity)) == split)
-
-
-def _identity(entity: Entity) -> str:
-    return " ".join([entity.lexeme, entity.surname, *entity.adjectives])
+    texts = [" ".join([entity.lexeme, entity.surname, *entity.adjectives]) for entity in everybody]
+    return tuple(entity for entity, text in zip(everybody, texts, strict=True) if split_of(text) == split)
 
 
 def _told(event: str, who: Entity) -> Meaning:

@@ -84,6 +84,15 @@ class Measurement:
         table = run.tables["scores"]
         return score.over_seeds(table.loc[(table["part"] == "test") & (table["metric"] == metric), "value"].to_numpy())
 
+    @staticmethod
+    def test_accuracy(run: Run) -> float:
+        """The accuracy of a fine-tuned model on the test part, averaged over seeds; NaN for a regression.
+
+        The documents print it for every task, also where a task's own metric is F1.
+        """
+        table = run.tables["scores"]
+        return float(table.loc[(table["part"] == "test") & (table["metric"] == "accuracy"), "value"].mean())
+
     def over_seeds(self, values: np.ndarray) -> Measurement:
         """The same number with the error of its seeds, whose scores are `values`, added to that of its examples."""
         if len(values) < 2:

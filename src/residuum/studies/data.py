@@ -193,6 +193,7 @@ class GivenData:
     languages: tuple[str, ...] = ()
     treebank: str = TREEBANK
     part: str = "dev"
+    test_treebank: str = ""  # that the labels of the treebank are tested on; its own test part where there is none
 
     def __post_init__(self) -> None:
         known = dict.fromkeys((*WORD_TASKS, *SENTENCE_TASKS, *TREEBANK_LABELS))
@@ -204,7 +205,8 @@ class GivenData:
     @cached_property
     def identity(self) -> dict[str, str]:
         """How a run's config describes the data: its folder, and a fingerprint of all that a study may read of it."""
-        patterns = dict.fromkeys((f"treebanks/{self.treebank}", *FOLDERS))
+        treebanks = (f"treebanks/{name}" for name in (self.treebank, self.test_treebank) if name)
+        patterns = dict.fromkeys((*treebanks, *FOLDERS))
         folders = (folder for pattern in patterns for folder in self.root.glob(pattern))
         files = sorted({file for folder in folders for file in folder.rglob("*") if file.is_file()})
         lines = "\n".join(f"{file.relative_to(self.root).as_posix()} {checksum(file)}" for file in files)
@@ -230,7 +232,13 @@ class GivenData:
     @cached_property
     def treebank_tasks(self) -> dict[str, tuple[Task, TaskCorpora]]:
         """Parts of speech and dependency relations, or other labels of the treebank that were chosen."""
-        treebank = self._splits("upos", self._folder(f"treebanks/{self.treebank}"))
+        test = None
+        if self.test_treebank:
+            test = next(iter(sorted(self._folder(f"treebanks/{self.test_treebank}").glob("*.conllu"))), None)
+            if test is None:
+                raise CorpusError(f"{self.root}/treebanks/{self.test_treebank} holds no .conllu file; add one.")
+        folder = self._folder(f"treebanks/{self.treebank}")
+        treebank = read_task("upos", folder, test=test, limit=self.scale.sentences, seed=self.seed)
         return {name: (named_task(name), treebank) for name in self.tasks or TREEBANK_TASKS}
 
     @property
@@ -302,7 +310,7 @@ class GivenData:
         languages = [code for code in self.targets() if code in present]
         if not languages:
             raise CorpusError(f"{folder} has none of the languages {', '.join(self.targets())}; choose others.")
-        corpora = read_transfer(name, folder, languages, train=train, limit=self.scale.examples, seed=self.seed)
+        corpora = read_transfer(name, folder, languages, train=train, limit=self.scale.transferred, seed=self.seed)
         notes = () if train is None else (f"the English training part of {name} is {stand_in}",)
         left_out = [code for code in self.targets() if code not in languages]
         notes += tuple(f"{name} has no {code}, which is left out" for code in left_out)

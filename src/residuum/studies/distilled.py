@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
@@ -14,7 +14,15 @@ from residuum.probing.languages import probe_languages
 from residuum.probing.redundancy import redundancy
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
-from residuum.studies.documents import Document, Results, StudyStep, Workload, case_name
+from residuum.studies.documents import (
+    Document,
+    PrintedNumber,
+    PrintedTreebanks,
+    Results,
+    StudyStep,
+    Workload,
+    case_name,
+)
 from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, layer_maps, wide
 from residuum.studies.redundancy import removable_fraction
 from residuum.studies.steps import (
@@ -267,6 +275,101 @@ def distilled_models_need_a_larger_share(results: Results) -> Evidence | str | N
     return Evidence.exact(cases) or NO_STUDENT
 
 
+@claim("RQ2, §7", "The architecture matters more than distillation or multilingualism.", above=0)
+def architecture_matters_most(results: Results) -> Evidence | str | None:
+    """The largest effect of architecture on the score minus the largest of distillation and multilingualism."""
+    table = effect_table(results)
+    if table.empty or not {"architecture"} < set(table["effect"]):
+        return "there are not both models of different architectures and distilled or multilingual ones"
+    cases = {}
+    for task, rows in table.groupby("task", sort=False):
+        sizes: dict[bool, list[Measurement]] = {True: [], False: []}
+        for row in rows.to_dict("records"):
+            low, value, high = sorted((row["low"], row["change of score"], row["high"]))
+            size = Measurement(value, low, high) if value >= 0 else Measurement(-value, -high, -low)
+            sizes[row["effect"] == "architecture"].append(size)
+        if sizes[True] and sizes[False]:
+            largest = {kind: max(own, key=lambda size: size.value) for kind, own in sizes.items()}
+            cases[str(task)] = largest[True] - largest[False]
+    return Evidence.of(cases)
+
+
+@claim("RQ2, §6", "Multilingual models are as redundant as monolingual ones (within five points).", below=0.05)
+def multilingual_models_are_as_redundant(results: Results) -> Evidence | str | None:
+    """How much larger a share of the neurons keeps 99 % of the score: multilingual minus monolingual, per task."""
+    table = effect_table(results)
+    table = chosen(table, effect="multilingualism")
+    cases = {f"{row['model']}, {row['task']}": row["change of neurons needed"] for row in table.to_dict("records")}
+    return Evidence.exact(cases) or "no model is declared as multilingual beside a monolingual one of its architecture"
+
+
+@claim("§5.2, figure 5.3", "Less than a hundred neurons hold most of what tells parts of speech.", above=0.5)
+def hundred_neurons_hold_most(results: Results) -> Evidence | str | None:
+    """The score of the largest set of fewer than 100 neurons as a fraction of that of all neurons, per model."""
+    cases = {}
+    for step, run in results.of("redundancy"):
+        table = run.tables["thresholds"]
+        few = table.loc[table["neurons"] < 100]
+        if step.task in TAGS and not few.empty:
+            best = few.loc[few["neurons"] == few["neurons"].max()].head(1)
+            cases[step.model] = Measurement.mean(best, "score") / _score(run, 0.0)
+    return Evidence.of(cases) or "no threshold leaves fewer than a hundred neurons"
+
+
+@claim("§5.2, figure 5.3", "Relations are labelled worst by GPT-2 and its student.", above=0)
+def gpt2_labels_relations_worst(results: Results) -> Evidence | str | None:
+    """The lowest score for relations of other models minus the highest of GPT-2 and its student, with all neurons."""
+    scores: dict[bool, list[Measurement]] = {True: [], False: []}
+    for step, run in results.of("redundancy"):
+        if step.task in RELATIONS:
+            scores[results.families.get(step.model) == "gpt2"].append(_score(run, 0.0))
+    if not scores[True] or not scores[False]:
+        return "there is no GPT-2 beside models of other families"
+    lowest = min(scores[False], key=lambda score: score.value)
+    return Evidence.of({"relations": lowest - max(scores[True], key=lambda score: score.value)})
+
+
+@claim("§5.3, figure 5.5", "Transfer from English is better to Swedish than to German.", above=0)
+def swedish_is_nearer_than_german(results: Results) -> Evidence | str | None:
+    """Score in Swedish minus that in German, with all neurons, per model and task."""
+    cases = {}
+    for step, run in results.of("languages"):
+        for model, rows in _other_languages(run).groupby("model", sort=False):
+            scores = {code: Measurement.mean(own, "score") for code, own in rows.groupby("language")}
+            if {"sv", "de"} <= set(scores):
+                cases[f"{model}, {step.task}"] = scores["sv"] - scores["de"]
+    return Evidence.of(cases) or "Swedish and German are not among the languages (--languages sv,de)"
+
+
+@claim("RQ3, §7", "Languages of one family share more of the neurons that they need than others do.", above=0)
+def families_share_neurons(results: Results) -> Evidence | str | None:
+    """Mean overlap of two languages of a family minus that of two of different families, per model and task."""
+    cases = {}
+    for step, run in results.of("languages"):
+        families = dict(run.tables["languages"][["language", "family"]].itertuples(index=False))
+        for model, rows in run.tables.get("overlap", pd.DataFrame({"model": []})).groupby("model", sort=False):
+            same = rows["language_a"].map(families) == rows["language_b"].map(families)
+            if same.any() and not same.all():
+                near, far = (_mean_with_error(rows.loc[own, "overlap"].to_numpy(float)) for own in (same, ~same))
+                cases[f"{model}, {step.task}"] = near - far
+    return Evidence.of(cases) or "there are not both two languages of one family and languages of others"
+
+
+@claim("RQ4, §5.3", "Distillation costs Finnish most.", above=0)
+def distillation_costs_finnish_most(results: Results) -> Evidence | str | None:
+    """Mean change from teacher to student in other languages minus that in Finnish, with all neurons."""
+    cases = {}
+    for step, run in results.of("languages"):
+        table = run.tables["students"]
+        table = table.loc[(table["features"] == "threshold 0") & (table["language"] != run.config["source"])]
+        for model, rows in table.groupby("model", sort=False):
+            finnish = rows["language"] == "fi"
+            if finnish.any() and not finnish.all():
+                others = Measurement.mean(rows.loc[~finnish], "change")
+                cases[f"{model}, {step.task}"] = others - Measurement.mean(rows.loc[finnish], "change")
+    return Evidence.of(cases) or "no student and its teacher are probed in Finnish beside other languages"
+
+
 @claim("RQ3, §5.3", "Languages need the same neurons: the overlap of selected neurons is above chance.", above=0)
 def languages_share_neurons(results: Results) -> Evidence | None:
     """The share of the first 5 % of neurons that two languages have in common, minus chance; mean over pairs."""
@@ -335,12 +438,16 @@ def threshold_curves(results: Results) -> pd.DataFrame:
 def survivor_grid(results: Results, *, first: bool) -> pd.DataFrame:
     """Tables 5.1 and A.1 to A.8: neurons left in each layer (rows) at each threshold (columns), per model.
 
-    One representative per cluster, the medoid; the layers do not depend on the task, whose first one is shown.
+    Table 5.1 has the first model and those distilled from it, the others have the rest. One representative per cluster,
+    the medoid; the layers do not depend on the task, whose first one is shown.
     """
     table = gathered(results, "redundancy", "survivors")
-    names = table["model"].unique()
-    table = chosen(table, model=tuple(names[:1] if first else names[1:]))
-    table = table.drop_duplicates(["model", "threshold", "layer"]) if len(table) else table
+    if table.empty:
+        return table
+    leading, students = table["model"].iloc[0], _students(results)
+    at_front = [model == leading or students.get(model) == leading for model in table["model"]]
+    table = table.loc[[front == first for front in at_front]]
+    table = table.drop_duplicates(["model", "threshold", "layer"])
     return wide(table, ["model", "layer"], "threshold", "medoid")
 
 
@@ -350,11 +457,10 @@ def language_curves(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
     return chosen(table, kind="threshold")
 
 
-def family_curves(results: Results, *, first: bool) -> pd.DataFrame:
-    """Figures 5.5 and B.1 to B.6: the languages of each family by themselves; of the first model, or of the others."""
-    table = chosen(gathered(results, "languages", "languages"), kind="threshold")
-    names = table["model"].unique()
-    return chosen(table, model=tuple(names[:1] if first else names[1:]))
+def family_curves(results: Results, task: tuple[str, ...], *, only_first: bool = False) -> pd.DataFrame:
+    """Figures 5.5 and B.1 to B.6: the languages of each family by themselves; of the first model, or of all."""
+    table = chosen(gathered(results, "languages", "languages"), kind="threshold", task=task)
+    return table.loc[table["model"] == table["model"].iloc[0]] if only_first and len(table) else table
 
 
 def language_grid(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
@@ -370,9 +476,9 @@ def language_grid(results: Results, task: tuple[str, ...]) -> pd.DataFrame:
 
 
 def training_accuracy(results: Results) -> pd.DataFrame:
-    """Table C.1: the accuracy on the training share, per model and task, at each threshold."""
-    table = chosen(gathered(results, "languages", "languages"), kind="threshold")
-    return wide(table.drop_duplicates(["model", "task", "threshold"]), ["model", "task"], "threshold", "train")
+    """Table C.1: the accuracy on the English training part; one row per task and threshold, one column per model."""
+    grid = wide(gathered(results, "redundancy", "thresholds"), ["task", "threshold"], "model", "train")
+    return grid.sort_values(["task", "threshold"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
 def effect_table(results: Results) -> pd.DataFrame:
@@ -447,6 +553,40 @@ def _other_languages(run: Run) -> pd.DataFrame:
     return table.loc[(table["threshold"] == 0) & (table["language"] != run.config["source"])]
 
 
+# Scores of all neurons of distilmBERT, mBERT and XLM-R (tables B.1 and B.2). The columns of Polish and Russian are left
+# out, which the thesis heads with other languages.
+PRINTED_MODELS = ("distilbert-base-multilingual-cased", "bert-base-multilingual-cased", "xlm-roberta-base")
+TABLE_B = {
+    ("B.1", "upos"): {
+        "de": (0.8387, 0.8710, 0.8570), "sv": (0.8732, 0.8854, 0.8942), "fr": (0.8508, 0.8494, 0.8800),
+        "pt": (0.8552, 0.8779, 0.8836), "es": (0.8459, 0.8601, 0.8808), "ja": (0.4593, 0.4738, 0.4435),
+        "fi": (0.7692, 0.8126, 0.8411),
+    },
+    ("B.2", "deprel"): {
+        "de": (0.7156, 0.7226, 0.7711), "sv": (0.7114, 0.7479, 0.8101), "fr": (0.6733, 0.6749, 0.7248),
+        "pt": (0.7044, 0.7412, 0.7552), "es": (0.6736, 0.6825, 0.7299), "ja": (0.3279, 0.3327, 0.3519),
+        "fi": (0.5454, 0.5742, 0.6466),
+    },
+}  # fmt: skip
+
+
+def _printed_numbers() -> Iterator[PrintedNumber]:
+    """What the thesis prints of three multilingual models in seven languages."""
+
+    def score(run: Run, model: str, language: str) -> float:
+        rows = chosen(run.tables["languages"], model=model, language=language, features="threshold 0")
+        return float(rows["score"].mean())
+
+    data = PrintedTreebanks("PUD", learnt=900, held_out=100)
+    for (table, task), languages in TABLE_B.items():
+        for language, values in languages.items():
+            for model, value in zip(PRINTED_MODELS, values, strict=True):
+                what = f"Accuracy of {model} on {task} in {language}, all neurons"
+                yield PrintedNumber(f"Appendix B, table {table}", what, value, model, data,
+                                    {"kind": "languages", "task": task}, partial(score, language=language),
+                                    0.03)  # fmt: skip
+
+
 DISTILLED = Document(
     name="distilled",
     title="How redundant are distilled and multilingual models?",
@@ -489,10 +629,14 @@ DISTILLED = Document(
                 label,
                 f"Accuracy of the languages of each family: {what}",
                 ("languages",),
-                partial(family_curves, first=first),
-                Drawing("lines", x="threshold", y="score", by="language", panel="model,task,family"),
+                make,
+                Drawing("lines", x="threshold", y="score", by="language", panel="model,family"),
             )
-            for label, what, first in (("Figure 5.5", "the first model", True), ("Figures B.1 to B.6", "others", False))
+            for label, what, make in (
+                ("Figure 5.5", "parts of speech, the first model", partial(family_curves, task=TAGS, only_first=True)),
+                ("Figures B.1 to B.3", "parts of speech", partial(family_curves, task=TAGS)),
+                ("Figures B.4 to B.6", "relations", partial(family_curves, task=RELATIONS)),
+            )
         ),
         Exhibit(
             "Tables A.1 to A.8",
@@ -512,7 +656,7 @@ DISTILLED = Document(
                 ("Table B.2", "relations", RELATIONS),
             )
         ),
-        Exhibit("Table C.1", "Accuracy on the training part", ("languages",), training_accuracy),
+        Exhibit("Table C.1", "Accuracy on the training part", ("redundancy",), training_accuracy),
         Exhibit("RQ2", "Effects of architecture, multilingualism and distillation", ("redundancy",), effect_table),
         Exhibit("RQ3", "Overlap of the neurons that languages need", ("languages",), overlap_grid),
         Exhibit(
@@ -534,17 +678,24 @@ DISTILLED = Document(
             Rule(0.5),
             removable_fraction,
         ),
+        hundred_neurons_hold_most,
         fewer_neurons_label_relations_better,
+        gpt2_labels_relations_worst,
+        architecture_matters_most,
+        multilingual_models_are_as_redundant,
         distilled_models_reach_the_original,
         distilled_models_need_a_larger_share,
         survivors_lie_low,
         germanic_languages_are_nearest,
+        swedish_is_nearer_than_german,
         families_fall_in_order,
         xlmr_transfers_better,
         subsets_do_not_matter,
         languages_share_neurons,
+        families_share_neurons,
         distilled_models_transfer_nearly_as_well,
         distillation_hurts_transfer,
+        distillation_costs_finnish_most,
     ),
     models={
         "bert-base-cased": 85e6,
@@ -564,6 +715,7 @@ DISTILLED = Document(
         "distilgpt2": "gpt2",
         "distilbert-base-multilingual-cased": "bert-base-multilingual-cased",
     },
+    printed=tuple(_printed_numbers()),
     multilingual=True,
     units=("treebank",),
     needs=("treebanks/UD_English-EWT", "treebanks/UD_*-PUD"),

@@ -96,6 +96,19 @@ class PrintedTargets:
         return all(found.get(language) == size for language, size in self.tested.items())
 
 
+@dataclass(frozen=True)
+class PrintedTreebanks:
+    """Parallel treebanks that the document probed, recognised by the sentences that probes learn from and do not."""
+
+    name: str
+    learnt: int
+    held_out: int
+
+    def matches(self, run: Run) -> bool:
+        """Whether probes learnt from as many sentences."""
+        return run.config.get("sentences") == {"train": self.learnt, "held out": self.held_out}
+
+
 GLUE = {
     "sst2": PrintedData("SST-2", 67_349, 872),
     "mrpc": PrintedData("MRPC", 3_668, 408),
@@ -112,16 +125,17 @@ GLUE = {
 class PrintedNumber:
     """A number that the document prints for one model and data set, which ours is compared with.
 
-    `step` gives kind, task and variant of the step that measures ours, `tolerance` how far ours may be from it.
+    `model` is a hub name; the study may call it otherwise. `step` gives kind, task and variant of the step that
+    measures ours, `tolerance` how far ours may be from it.
     """
 
     where: str
     what: str
     value: float
     model: str
-    data: PrintedData | PrintedTargets
+    data: PrintedData | PrintedTargets | PrintedTreebanks
     step: Mapping[str, str]
-    number: Callable[[Run], float]
+    number: Callable[[Run, str], float]  # of a run and the model's name in it
     tolerance: float = 0.02
 
 
@@ -141,6 +155,8 @@ class Document:
     needs: tuple[str, ...] = ()  # folders of --data
     units: tuple[str, ...] = ()  # of the tasks that can be chosen: word, sentence
     multilingual: bool = False  # whether it reads other languages than English
+    one_model: bool = False  # whether it is about one model and what is made from it
+    stores: bool = False  # whether a model may be a store of its activations
     trains: bool = True  # whether sentence tasks are learnt, so that the number of examples matters
 
 
@@ -157,6 +173,7 @@ class Results:
     families: Mapping[str, str] = field(default_factory=dict)  # architecture of each model
     teachers: Mapping[str, str] = field(default_factory=dict)  # of distilled models
     multilingual: Mapping[str, bool] = field(default_factory=dict)  # of models that say so
+    sources: Mapping[str, str] = field(default_factory=dict)  # hub names (without their owner) → names in the study
 
     def of(self, kind: str, **facts: str) -> list[tuple[StudyStep, Run]]:
         """The steps of a kind with this model, task, unit or variant, and their runs."""
@@ -199,9 +216,9 @@ def finding_tables(document: Document, results: Results, *, printed: bool) -> di
             agrees = claim.rule.supports(number.value)
             cases.append({"where": claim.where, "finding": claim.finding, **case, "agrees": agrees})
     for number in document.printed if printed else ():
-        first = next(iter(results.families), "")  # reads where a step names no model
-        own = [run for step, run in results.of(**number.step) if (step.model or first) == number.model]
-        findings += [_number_row(number, run) for run in own if number.data.matches(run)][:1]
+        if model := results.sources.get(number.model):
+            runs = [run for step, run in results.of(**number.step) if step.model in ("", model)]
+            findings += [_number_row(number, run, model) for run in runs if number.data.matches(run)][:1]
     return {
         "findings": pd.DataFrame(findings, columns=pd.Index(FINDING_COLUMNS)),
         "cases": pd.DataFrame(cases, columns=pd.Index(CASE_COLUMNS)),
@@ -220,8 +237,8 @@ def _finding_row(claim: Claim, evidence: Evidence | str | None) -> dict[str, Any
     return {**row, **numbers, "cases": cases, "verdict": evidence.verdict(claim.rule), "note": ""}
 
 
-def _number_row(printed: PrintedNumber, run: Run) -> dict[str, Any]:
-    ours = printed.number(run)
+def _number_row(printed: PrintedNumber, run: Run, model: str) -> dict[str, Any]:
+    ours = printed.number(run, model)
     agrees = abs(ours - printed.value) <= printed.tolerance
     return {
         "where": printed.where,

@@ -72,6 +72,19 @@ def gathered(results: Results, kinds: str | Sequence[str], table: str, **facts: 
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
+def tuned_scores(results: Results, kinds: Sequence[str]) -> pd.DataFrame:
+    """One row per fine-tuned model and seed: its accuracy on the test part, which the documents print for every task.
+
+    A regression has its own metric instead.
+    """
+    parts = []
+    for step, run in (pair for kind in kinds for pair in results.of(kind)):
+        table = chosen(run.tables["scores"], part="test")
+        metric = "accuracy" if "accuracy" in set(table["metric"]) else run.summary["metric"]
+        parts.append(with_facts(chosen(table, metric=metric), step))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
 def with_facts(table: pd.DataFrame, step: StudyStep) -> pd.DataFrame:
     """A table with the model, task and variant of its step as its first columns."""
     known = {name: getattr(step, name) for name in ("model", "task", "variant") if getattr(step, name)}
@@ -157,11 +170,13 @@ def curves(kind: str, curve: str, measure: str = "") -> Callable[[Results], pd.D
 
 
 def data_table(results: Results, kinds: Sequence[str], tasks: Sequence[str] = ()) -> pd.DataFrame:
-    """Examples of each part of each task, and the number of labels."""
+    """Examples (words or sentences) of each part of each task, and the number of labels where there are classes."""
 
     def row(step: StudyStep, run: Run) -> dict[str, Any]:
         examples = {**run.config.get("examples", {}), **run.summary.get("examples", {})}
-        return {"task": step.task, **{part: examples.get(part, np.nan) for part in ("train", "dev", "test")}}
+        labels = run.tables["classes"]["class"].nunique() if "classes" in run.tables else np.nan
+        parts = {part: examples.get(part, np.nan) for part in ("train", "dev", "test")}
+        return {"task": step.task, **parts, "labels": labels}
 
     table = rows_of(results, kinds, row)
     if table.empty:

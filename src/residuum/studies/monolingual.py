@@ -38,6 +38,7 @@ from residuum.studies.steps import (
 
 TEACHER = "xlm-roberta-base"
 ALIGNED, SHOT, BILINGUAL = "monoalignment", "monoshot", "bilingual-monoshot"
+TAUGHT = "monoshot+td"  # MonoShot's students with task distillation: they also learn the logits of the adapted teacher
 RETRIEVING = {"aligned": ALIGNED, "unaligned": SHOT}  # kinds of retrieval steps, and whose students retrieve
 SUBSETS = ("uniform", "bottom", "top")
 BILINGUALS = {  # students of all languages, table 4.9
@@ -54,6 +55,7 @@ STRATEGIES: dict[str, Any] = {
     "small": (*ADAPTERS, "bitfit-target", "sparse-delta", "freeze+2", "full-source", "full-target"),
     "paper": "all",
 }
+ALL_STRATEGIES = 12  # of table 4.6
 TABLES = {"sample": ("4.8",), "small": ("4.8",), "paper": ("4.7", "4.8")}
 TABLES_COMMAND = "study distillation"
 DISTILLATIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -90,9 +92,11 @@ def monolingual_steps(context: StudyContext) -> tuple[StudyStep, ...]:
         title = f"Retrieve translations with {variant}"
         steps.append(StudyStep("single", title, retrieve_with_one_model, Workload(read=2 * pairs), variant=variant))
     for task, (_, corpora) in context.data.transfers.items():
-        for variant in ("teacher", *SUBSETS, SHOT, *bilinguals):
-            strategies = 2 * len(STRATEGIES["small"]) if variant == SHOT else 1
-            load = Workload(trained=strategies * len(corpora.train) * context.scale.epochs)
+        trained = len(corpora.targets) * context.scale.seeds * len(corpora.train) * context.scale.epochs
+        strategies = STRATEGIES[context.scale.name]
+        for variant in ("teacher", *SUBSETS, SHOT, TAUGHT, *bilinguals):
+            n_strategies = 1 if variant != SHOT else ALL_STRATEGIES if strategies == "all" else len(strategies)
+            load = Workload(trained=n_strategies * trained)
             title = f"Transfer {task} from English with {variant}"
             steps.append(StudyStep("adapt", title, adapt_to_task, load, task=task, variant=variant))
     tables = TABLES[context.scale.name]
@@ -106,7 +110,8 @@ def monolingual_steps(context: StudyContext) -> tuple[StudyStep, ...]:
             steps.append(StudyStep("row-retrieval", title, retrieve_with_row, Workload(read=pairs), task=language,
                                    variant=row))  # fmt: skip
         for task, (_, corpora) in context.data.transfers.items():
-            load = Workload(trained=len(corpora.train) * context.scale.epochs)
+            trained = len(corpora.targets) * context.scale.seeds * len(corpora.train) * context.scale.epochs
+            load = Workload(trained=trained)
             title = f"Transfer {task} from English with {row}"
             steps.append(StudyStep("row-adapt", title, adapt_row, load, task=task, variant=row))
     steps.append(StudyStep("correlate", "Correlate alignment with downstream scores (table 4.11)", correlate_scores))
@@ -225,6 +230,7 @@ def adapt_row(step: StudyStep, context: StudyContext) -> Run:
         device=context.device,
         target={code: str(row_folder(context, step.variant, code)) for code in corpora.targets},
         strategy=("full-target",),
+        seeds=context.scale.seeds,
         **context.options,
     ).run
 
@@ -239,11 +245,16 @@ def adapt_to_task(step: StudyStep, context: StudyContext) -> Run:
         options |= {"few_shot": sizes[scale], "draws": 3 if scale == "paper" else 1}
     if step.variant in SUBSETS:
         options["keep_layers"] = _subsets(context)[step.variant]
-    elif step.variant == SHOT:
+    elif step.variant in (SHOT, TAUGHT):
         source = str(student_folder(context, SHOT, "en"))
         del options["language"]
         options["target"] = {code: str(student_folder(context, SHOT, code)) for code in targets}
-        options["strategy"] = STRATEGIES[scale]
+        if step.variant == SHOT:
+            options["strategy"] = STRATEGIES[scale]
+        else:
+            adapted = context.folder("adapt", task=step.task, variant="teacher")
+            trainings = read_run(adapted).tables["trainings"]
+            options["teacher"] = str(adapted / trainings["folder"].iloc[0])  # full-target, of the first seed
     elif step.variant != "teacher":
         source = str(student_folder(context, step.variant))
     return adapt(
@@ -253,6 +264,7 @@ def adapt_to_task(step: StudyStep, context: StudyContext) -> Run:
         context.folder(step),
         **adaptation_settings(context).options(AdaptationTraining),
         device=context.device,
+        seeds=context.scale.seeds,
         **options,
         **context.options,
     ).run
@@ -392,6 +404,14 @@ def bottom_layers_are_the_best_subset(results: Results) -> Evidence | None:
     )
 
 
+@claim("§4.3.3, table 4.4", "Learning the teacher's logits of the task does not help MonoShot's students.", below=0)
+def task_distillation_does_not_help(results: Results) -> Evidence | str | None:
+    """Zero-shot score of MonoShot with task distillation minus that without, per task."""
+    scores = _zero_shot_scores(results)
+    cases = {task: own[TAUGHT] - own[SHOT] for task, own in scores.items() if {TAUGHT, SHOT} <= set(own)}
+    return Evidence.of(cases) or "no students learnt a task with task distillation"
+
+
 @claim("§4.4.1, table 4.6", "Training all of the target student is the best strategy.", above=0)
 def full_target_is_best(results: Results) -> Evidence | None:
     """Zero-shot score of `full-target` minus that of the best other strategy, per task."""
@@ -413,6 +433,51 @@ def joint_and_target_adapters_beat_source(results: Results) -> Evidence | str | 
         worse = min((scores["adapter-joint"], scores["adapter-target"]), key=lambda score: score.value)
         cases[step.task] = worse - scores["adapter-source"]
     return Evidence.of(cases)
+
+
+@claim("§4.4.1, table 4.6", "Bias terms alone (BitFit) are worse than adapters, both trained on the target.", above=0)
+def bitfit_is_weak(results: Results) -> Evidence | str | None:
+    """Zero-shot score of `adapter-target` minus that of `bitfit-target`, per task."""
+    return _strategy_beats(results, "adapter-target", "bitfit-target")
+
+
+@claim("§4.4.1, table 4.6", "Sparse fine-tuning beats adapters where only the source student learns.", above=0)
+def sparse_tuning_beats_source_adapters(results: Results) -> Evidence | str | None:
+    """Zero-shot score of `sparse-delta` minus that of `adapter-source`, per task."""
+    return _strategy_beats(results, "sparse-delta", "adapter-source")
+
+
+@claim("§4.3.2, table 4.3", "MonoAlignment's students retrieve more by BERTScore than by cosine.", above=0)
+def monoalignment_prefers_bertscore(results: Results) -> Evidence | None:
+    """Accuracy of the students by BERTScore minus that by cosine, over all layers, per language pair."""
+    cases = {}
+    for _, run in results.of("aligned"):
+        cosine, bertscore = (_retrieval_accuracy(run, score) for score in ("cosine", "bertscore"))
+        cases |= {pair: bertscore[pair] - cosine[pair] for pair in cosine}
+    return Evidence.of(cases)
+
+
+@claim("§4.5.3, table 4.13", "A bilingual MonoAlignment student is aligned worse than monolingual ones.", above=0)
+def bilingual_alignment_is_worse(results: Results) -> Evidence | str | None:
+    """Accuracy by BERTScore of MonoAlignment's students minus that of the bilingual one, per language pair."""
+    alone: dict[str, Measurement] = {}
+    for _, run in results.of("aligned"):
+        alone |= _retrieval_accuracy(run, "bertscore")
+    for _, run in results.of("single", variant=f"bilingual-{ALIGNED}"):
+        together = _retrieval_accuracy(run, "bertscore")
+        return Evidence.of({pair: alone[pair] - together[pair] for pair in alone if pair in together})
+    return "this scale distils no bilingual MonoAlignment student; the scale small does"
+
+
+@claim("§4.5.1, table 4.11", "MonoAlignment's students are aligned best of all losses, by BERTScore.", above=0)
+def monoalignment_is_aligned_best(results: Results) -> Evidence | str | None:
+    """Accuracy by BERTScore of MonoAlignment minus that of the best other row of table 4.7, per language pair."""
+    cases = {
+        pair: rows[ALIGNED] - _largest(own for name, own in rows.items() if name != ALIGNED)
+        for pair, rows in _row_accuracies(results, DISTILLATIONS["4.7"]).items()
+        if set(rows) == set(DISTILLATIONS["4.7"])
+    }
+    return Evidence.of(cases) or "this scale does not distil these rows; the scale paper does"
 
 
 @claim("§4.5.1, table 4.11", "Better alignment does not go with better downstream scores.", below=0)
@@ -473,17 +538,29 @@ def examples_help(results: Results) -> Evidence | None:
 @claim("§4.5.2, table 4.12", "MonoShot without its parts is aligned worse by BERTScore.", above=0)
 def parts_align_by_bertscore(results: Results) -> Evidence | str | None:
     """Accuracy of MonoShot by BERTScore minus that of the best row without one part, per language pair."""
-    rows: dict[str, dict[str, Measurement]] = {}
-    for step, run in results.of("row-retrieval"):
-        for pair, accuracy in _retrieval_accuracy(run, "bertscore").items():
-            rows.setdefault(pair, {})[step.variant] = accuracy
-    without = [row for row in DISTILLATIONS["4.8"] if row != SHOT]
     cases = {
-        pair: own[SHOT] - _largest(own[row] for row in without)
-        for pair, own in rows.items()
-        if {SHOT, *without} <= set(own)
+        pair: rows[SHOT] - _largest(own for name, own in rows.items() if name != SHOT)
+        for pair, rows in _row_accuracies(results, DISTILLATIONS["4.8"]).items()
+        if set(rows) == set(DISTILLATIONS["4.8"])
     }
     return Evidence.of(cases) or "the rows of table 4.8 were left out"
+
+
+def _row_accuracies(results: Results, names: Iterable[str]) -> dict[str, dict[str, Measurement]]:
+    """Accuracy by BERTScore of the rows of a table, by language pair."""
+    rows: dict[str, dict[str, Measurement]] = {}
+    for name in names:
+        for _, run in results.of("row-retrieval", variant=name):
+            for pair, accuracy in _retrieval_accuracy(run, "bertscore").items():
+                rows.setdefault(pair, {})[name] = accuracy
+    return rows
+
+
+def _strategy_beats(results: Results, better: str, worse: str) -> Evidence | str | None:
+    """The score of one strategy of MonoShot's students minus that of another, per task."""
+    scores = {step.task: _strategy_scores(run) for step, run in results.of("adapt", variant=SHOT)}
+    cases = {task: own[better] - own[worse] for task, own in scores.items() if {better, worse} <= set(own)}
+    return Evidence.of(cases) or f"this scale does not train {better} and {worse}; the scale small does"
 
 
 def _row_beats(results: Results, row: str, others: Sequence[str], *, worst: bool = False) -> Evidence | str | None:
@@ -579,6 +656,7 @@ def zero_shot_grid(
 def few_shot_grid(results: Results) -> pd.DataFrame:
     """Table 4.5: one row per language and model, one column per task and number of target examples."""
     table = chosen(gathered(results, "adapt", "means"), strategy="full-target", part="test")
+    table = chosen(table, variant=("teacher", *SUBSETS, SHOT))
     grid = wide(table, ["language", "variant"], ["task", "k"], "value")
     return grid.sort_values("language", kind="stable", ignore_index=True)
 
@@ -601,10 +679,9 @@ def _largest(scores: Iterable[Measurement]) -> Measurement:
     return max(scores, key=lambda score: score.value)
 
 
-def _retrieval_accuracy(run: Run, score: str) -> dict[str, Measurement]:
-    """Accuracy over all layers, per language pair; a bootstrap of 100 % would have no width."""
-    table = run.tables["retrieval"]
-    rows = table.loc[(table["layers"] == "all") & (table["direction"] == "forward") & (table["score"] == score)]
+def _retrieval_accuracy(run: Run, score: str, layers: str = "all") -> dict[str, Measurement]:
+    """Accuracy over all layers, or some, per language pair; a bootstrap of 100 % would have no width."""
+    rows = chosen(run.tables["retrieval"], layers=layers, direction="forward", score=score)
     numbers = zip(rows["pair"], rows["accuracy"], rows["sentences"], strict=True)
     return {str(pair): Measurement.accuracy(float(accuracy), int(n)) for pair, accuracy, n in numbers}
 
@@ -635,39 +712,47 @@ def _strategy_scores(run: Run) -> dict[str, Measurement]:
     return scores
 
 
-TABLE_4_3 = {  # retrieval with all layers of XLM-R
-    ("bertscore", "tur-eng"): 0.310, ("bertscore", "swh-eng"): 0.139,
-    ("cosine", "tur-eng"): 0.545, ("cosine", "swh-eng"): 0.151,
-}  # fmt: skip
-TABLE_4_4 = {  # zero-shot scores on the development parts: XNLI in Turkish and Swahili, named entities in both
-    "teacher": (0.717, 0.644, 0.693, 0.632),
-    "uniform": (0.647, 0.554, 0.559, 0.590),
-    "bottom": (0.662, 0.598, 0.621, 0.588),
-    "top": (0.394, 0.350, 0.343, 0.409),
-    SHOT: (0.679, 0.625, 0.650, 0.627),
+TABLE_4_3 = {  # retrieval with layers of XLM-R: by BERTScore in four languages, and by cosine
+    "all": (0.310, 0.139, 0.143, 0.166, 0.545, 0.151, 0.332, 0.276),
+    "1,3,5,7,9,11": (0.242, 0.131, 0.098, 0.138, 0.501, 0.146, 0.306, 0.256),
+    "9-12": (0.509, 0.146, 0.280, 0.163, 0.601, 0.092, 0.342, 0.213),
+    "5-8": (0.528, 0.164, 0.240, 0.227, 0.682, 0.146, 0.352, 0.302),
+    "1-4": (0.135, 0.014, 0.029, 0.053, 0.369, 0.123, 0.152, 0.150),
 }
-TABLE_4_4_COLUMNS = (("xnli", "tr"), ("xnli", "sw"), ("wikiann", "tr"), ("wikiann", "sw"))
+TATOEBA_PAIRS = {"tur-eng": 1000, "swh-eng": 390, "urd-eng": 1000, "eus-eng": 1000}
+TABLE_4_4 = {  # zero-shot scores on the development parts
+    "teacher": (0.717, 0.644, 0.693, 0.632, 0.562, 0.544),
+    "uniform": (0.647, 0.554, 0.559, 0.590, 0.538, 0.536),
+    "bottom": (0.662, 0.598, 0.621, 0.588, 0.508, 0.548),
+    "top": (0.394, 0.350, 0.343, 0.409, 0.510, 0.488),
+    SHOT: (0.679, 0.625, 0.650, 0.627, 0.555, 0.556),
+    TAUGHT: (0.681, 0.634, 0.640, 0.616, 0.552, 0.528),
+}
+TABLE_4_4_COLUMNS = tuple((task, code) for task in ("xnli", "wikiann", "xcopa") for code in ("tr", "sw"))
 TARGET_DATA = {
     "xnli": PrintedTargets("XNLI", {"tr": 2490, "sw": 2490}),
     "wikiann": PrintedTargets("WikiANN", {"tr": 10_000, "sw": 1000}),
-    "tatoeba": PrintedTargets("Tatoeba", {"tur-eng": 1000, "swh-eng": 390}),
+    "xcopa": PrintedTargets("XCOPA", {"tr": 100, "sw": 100}),
 }
 
 
 def _printed_numbers() -> Iterator[PrintedNumber]:
     """What the thesis prints of XLM-R and of the students that were made from it."""
 
-    def retrieved(run: Run, score: str, pair: str) -> float:
-        return _retrieval_accuracy(run, score)[pair].value
+    def retrieved(run: Run, _: str, layers: str, score: str, pair: str) -> float:
+        return _retrieval_accuracy(run, score, layers)[pair].value
 
-    def adapted(run: Run, language: str) -> float:
+    def adapted(run: Run, _: str, language: str) -> float:
         means = chosen(run.tables["means"], strategy="full-target", part="dev", k=0, language=language)
         return float(means["value"].iloc[0])
 
-    for (score, pair), value in TABLE_4_3.items():
-        number = partial(retrieved, score=score, pair=pair)
-        yield PrintedNumber("§4.3.2, table 4.3", f"Retrieval of {pair} by {score}, all layers", value, TEACHER,
-                            TARGET_DATA["tatoeba"], {"kind": "retrieval"}, number)  # fmt: skip
+    columns = [(score, pair) for score in ("bertscore", "cosine") for pair in TATOEBA_PAIRS]
+    for layers, values in TABLE_4_3.items():
+        for (score, pair), value in zip(columns, values, strict=True):
+            what = f"Retrieval of {pair} by {score}, {'all layers' if layers == 'all' else f'layers {layers}'}"
+            yield PrintedNumber("§4.3.2, table 4.3", what, value, TEACHER,
+                                PrintedTargets("Tatoeba", {pair: TATOEBA_PAIRS[pair]}), {"kind": "retrieval"},
+                                partial(retrieved, layers=layers, score=score, pair=pair))  # fmt: skip
     for variant, values in TABLE_4_4.items():
         for (task, language), value in zip(TABLE_4_4_COLUMNS, values, strict=True):
             what = f"Zero-shot score of {variant} on {task} in {language}"
@@ -695,7 +780,12 @@ MONOLINGUAL = Document(
             partial(layer_retrieval, kinds=("retrieval", "aligned")),
             Drawing("lines", x="layer", y="accuracy", by="model", panel="pair,score"),
         ),
-        Exhibit("Table 4.4", "Zero-shot scores (development part)", ("adapt",), zero_shot_grid),
+        Exhibit(
+            "Table 4.4",
+            "Zero-shot scores (development part)",
+            ("adapt",),
+            partial(zero_shot_grid, rows=("teacher", *SUBSETS, SHOT, TAUGHT)),
+        ),
         Exhibit("Table 4.5", "Few-shot scores (test part)", ("adapt",), few_shot_grid),
         Exhibit("Table 4.6", "Strategies of MonoShot's students (development part)", ("adapt",), strategy_grid),
         *(
@@ -756,11 +846,15 @@ MONOLINGUAL = Document(
         middle_layers_align_best,
         cosine_beats_bertscore,
         monoalignment_beats_the_teacher,
+        monoalignment_prefers_bertscore,
         monoshot_beats_layer_subsets,
         teacher_beats_monoshot,
         bottom_layers_are_the_best_subset,
+        task_distillation_does_not_help,
         full_target_is_best,
         joint_and_target_adapters_beat_source,
+        bitfit_is_weak,
+        sparse_tuning_beats_source_adapters,
         examples_help,
         logits_alone_are_worst,
         uniform_layers_teach_best,
@@ -769,9 +863,12 @@ MONOLINGUAL = Document(
         bilingual_students_are_as_good,
         alignment_goes_with_scores,
         parts_align_by_bertscore,
+        monoalignment_is_aligned_best,
+        bilingual_alignment_is_worse,
     ),
     models={TEACHER: 85e6},
     printed=tuple(_printed_numbers()),
     multilingual=True,
+    one_model=True,
     needs=("text/common_voice", "crosslingual/tatoeba", "crosslingual/xnli", "crosslingual/panx"),
 )

@@ -46,7 +46,7 @@ from residuum.studies.monolingual import MONOLINGUAL
 from residuum.studies.redundancy import REDUNDANCY
 from residuum.studies.settings import StudyModel, StudyName, StudySettings
 from residuum.studies.similarity import SIMILARITY
-from residuum.studies.steps import SCALES, StudyContext
+from residuum.studies.steps import SCALES, StudyContext, is_store
 from residuum.studies.transfer_learning import TRANSFER_LEARNING
 
 COMMAND = "study"
@@ -107,10 +107,10 @@ def estimate_study(settings: StudySettings) -> Cost:
     document = DOCUMENTS[settings.name]
     context = study_context(document, settings)
     steps = document.steps(context)
-    weights = {model: 4 * (stored_weights(source) or BASE_BLOCKS) for model, source in context.models.items()}
+    weights = {model: 4 * (stored_weights(source) or BASE_BLOCKS) for model, source in context.loadable.items()}
     parts = []
     for step, seconds in zip(steps, expected_seconds(steps, document, context), strict=True):
-        size = weights.get(step.model, max(weights.values()))
+        size = weights.get(step.model, max(weights.values(), default=0))
         # training keeps the gradient and Adam's two moments beside each weight
         parts.append(CostStep(step.name, seconds, memory=round(4 * size if step.load.trained else size)))
     return Cost(f"{settings.name}, scale {settings.scale}: {', '.join(context.models)}", tuple(parts))
@@ -127,7 +127,8 @@ def study(settings: StudySettings) -> Study:
     document = DOCUMENTS[settings.name]
     context = named_by_content(study_context(document, settings))
     config = study_config(settings, context)
-    check_weights([max(context.models.values(), key=lambda model: stored_weights(model) or 0)], settings.max_memory)
+    largest = max(context.loadable.values(), key=lambda model: stored_weights(model) or 0, default=None)
+    check_weights([] if largest is None else [largest], settings.max_memory)
     begin_study(context.out, config, fresh=settings.fresh)
     steps = _chosen_steps(document.steps(context), settings.steps)
     assert len({step.name for step in steps}) == len(steps), "every step has its own folder"
@@ -159,11 +160,14 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         raise SettingError(f"The study {document.name} does not use {', '.join(unused)}; {expected}.")
     if settings.examples is not None and not document.trains:
         raise SettingError(f"The study {document.name} trains on no sentence task; leave --examples out.")
+    if settings.test_treebank and "treebank" not in document.units:
+        raise SettingError(f"The study {document.name} tests on each corpus's own part; leave --test-treebank out.")
     if settings.languages and not document.multilingual:
         raise SettingError(f"The study {document.name} reads English only; leave --languages out.")
     scale = replace(
         SCALES[settings.scale],
         examples=settings.examples or SCALES[settings.scale].examples,
+        transferred=settings.examples or SCALES[settings.scale].transferred,
         sentences=settings.limit or SCALES[settings.scale].sentences,
         seeds=settings.seeds or SCALES[settings.scale].seeds,
     )
@@ -178,9 +182,14 @@ def study_context(document: Document, settings: StudySettings) -> StudyContext:
         if not models and scale.name == "small":
             known = ", ".join(list(document.models)[:2])
             raise SettingError(f"The scale small needs models (--models), such as {known}; found none.")
-        chosen = (tuple(settings.tasks), tuple(settings.languages), settings.treebank, settings.text)
+        treebanks = (settings.treebank, settings.text, settings.test_treebank)
+        chosen = (tuple(settings.tasks), tuple(settings.languages), *treebanks)
         data = GivenData(settings.data, scale, settings.seed, *chosen)
         models = models or study_models(list(document.models), document.teachers)
+    if not document.stores and (stores := [name for name, model in models.items() if is_store(model.path)]):
+        raise SettingError(f"{stores[0]} is a folder of activations, but {document.name} loads its models; pass one.")
+    if document.one_model and len(models) > 1:
+        raise SettingError(f"{document.name} distils one teacher; found {len(models)} models: {', '.join(models)}.")
     return StudyContext(
         scale,
         {name: model.path for name, model in models.items()},
@@ -233,7 +242,7 @@ def expected_seconds(steps: Sequence[StudyStep], document: Document, context: St
     P counts the parameters of a model's blocks. A step without a model works with all of them.
     """
     speed = EFFICIENCY * operations_a_second()
-    blocks = {name: block_parameters(source, document.models) for name, source in context.models.items()}
+    blocks = {name: block_parameters(source, document.models) for name, source in context.loadable.items()}
     everything = math.fsum(blocks.values())
     return [START + operations(step.load, blocks.get(step.model, everything)) / speed for step in steps]
 
@@ -277,7 +286,8 @@ def _run_steps(
             say(f"     {step.name} is run again: its models, data or settings have changed")
             runs[step.name] = step.work(step, replace(context, fresh=True))
         took[step.name] = time.perf_counter() - start
-    return Results(tuple(steps), runs, context.families, context.teachers, context.multilingual), took
+    sources = {Path(path).name: name for name, path in context.models.items()}
+    return Results(tuple(steps), runs, context.families, context.teachers, context.multilingual, sources), took
 
 
 def study_config(settings: StudySettings, context: StudyContext) -> dict[str, Any]:

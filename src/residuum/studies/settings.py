@@ -24,7 +24,7 @@ RequiredOut = Annotated[
 class StudyModel(Settings):
     """A model of a study: `{name: distilmbert, path: distilbert-base-multilingual-cased, teacher: mbert}` in YAML."""
 
-    path: Annotated[str, Option("Model folder or hub name", "model")]
+    path: Annotated[str, Option("Model folder, hub name, or (in similarity) a folder of activations", "model")]
     name: Annotated[str, Option("Its name in tables and figures [the last part of the path]", "model")] = ""
     teacher: Annotated[str, Option("Name of the model that it was distilled from", "model")] = ""
     architecture: Annotated[str, Option("Its family [the model type of its config]", "model")] = ""
@@ -62,6 +62,9 @@ class StudySettings(Resumable):
     ] = None
     tasks: Annotated[Sequence[TaskName], Option("Tasks instead of the scale's", "data")] = ()
     treebank: Annotated[str, Option("English treebank in treebanks/", "data")] = "UD_English-EWT"
+    test_treebank: Annotated[
+        str, Option("Treebank in treebanks/ that distilled tests probes on [the test part of the treebank]", "data")
+    ] = ""
     text: Annotated[
         Literal["train", "dev", "test"], Option("Part of the treebank over which layers are compared", "data")
     ] = "dev"
@@ -84,9 +87,9 @@ class StudySettings(Resumable):
     def check(self) -> None:
         """The scale `sample` has its own data and tasks."""
         if self.scale == "sample":
-            own = {"treebank": StudySettings.treebank, "text": StudySettings.text}
-            given = {name: value for name in own if (value := getattr(self, name)) != own[name]}
-            for name, value in {"data": self.data, "tasks": ", ".join(self.tasks), **given}.items():
+            names = ("treebank", "test_treebank", "text")
+            changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(type(self), name)}
+            for name, value in {"data": self.data, "tasks": ", ".join(self.tasks), **changed}.items():
                 if value:
                     raise SettingError(
                         f"{name} is {value}, but the scale sample uses the sample grammar; choose small."

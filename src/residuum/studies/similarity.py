@@ -8,7 +8,7 @@ import pandas as pd
 from residuum.storage.results import Run
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule, claim
 from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload, step_name
-from residuum.studies.exhibits import Drawing, Exhibit, chosen, curves, gathered, heatmaps, wide
+from residuum.studies.exhibits import Drawing, Exhibit, curves, heatmaps, tuned_scores, wide
 from residuum.studies.steps import StudyContext, block_count, compare_stores, finetune_step, has_heads
 
 MEASURES = ("neuron", "mixed", "svcca", "pwcca", "cka")
@@ -23,18 +23,22 @@ RANDOM = " (random)"  # after the name of a random twin
 
 
 def similarity_steps(context: StudyContext) -> tuple[StudyStep, ...]:
-    """Compare models, their random twins, and models before and after fine-tuning; fine-tune with frozen layers."""
+    """Compare models, their random twins, and models before and after fine-tuning; fine-tune with frozen layers.
+
+    A model that is a store of activations (such as those of a recurrent model) is compared only.
+    """
     load = Workload(read=3 * len(context.data.text))
     steps = [StudyStep("compare", "Compare all layers of all models", _compare, load)]
     if any(map(has_heads, context.models.values())):
         steps.append(StudyStep("attention", "Compare the heads of all models that have some", _attention, load))
-    steps.append(StudyStep("random", "Compare models with their random twins", _random, load))
-    if context.data.second_text is not None:
+    if context.loadable:
+        steps.append(StudyStep("random", "Compare models with their random twins", _random, load))
+    if context.loadable and context.data.second_text is not None:
         steps.append(StudyStep("corpus", "Compare all layers over a second corpus", compare_second_corpus, load))
     if not context.wants("finetune", "tuned", "frozen"):
         return tuple(steps)
     tasks = list(context.data.sentence_tasks)
-    for model in list(context.models)[:TUNED_MODELS]:
+    for model in list(context.loadable)[:TUNED_MODELS]:
         steps += [finetune_step(context, model, task) for task in tasks]
         steps.append(StudyStep("tuned", f"Compare {model} before and after fine-tuning", compare_tuned, load, model))
         counts = sorted({max(1, block_count(context.models[model]) // part) for part in FROZEN[context.scale.name]})
@@ -61,13 +65,13 @@ def _attention(step: StudyStep, context: StudyContext) -> Run:
 def compare_second_corpus(step: StudyStep, context: StudyContext) -> Run:
     """All representation measures over other sentences."""
     text = context.data.second_text
-    stores = [context.read(name, path, text=text) for name, path in context.models.items()]
+    stores = [context.read(name, path, text=text) for name, path in context.loadable.items()]
     return compare_stores(step, context, stores, MEASURES)
 
 
 def _random(step: StudyStep, context: StudyContext) -> Run:
-    twins = [context.read(name, path, random=True) for name, path in context.models.items()]
-    trained = [context.read(name, path, attention=has_heads(path)) for name, path in context.models.items()]
+    twins = [context.read(name, path, random=True) for name, path in context.loadable.items()]
+    trained = [context.read(name, path, attention=has_heads(path)) for name, path in context.loadable.items()]
     return compare_stores(step, context, [*trained, *twins], ["cka"])
 
 
@@ -87,6 +91,20 @@ def neurons_differ_across_models(results: Results) -> Evidence | str | None:
     """Neuron similarity within models minus that across families."""
     means = _within_and_across(results, "neuron")
     return ONE_FAMILY if means is None else Evidence.of({"all models": means[0] - means[1]})
+
+
+@claim("§5.1, figure 1", "Layers are more similar within a model than across any two models.", above=0)
+def layers_are_alike_within_models(results: Results) -> Evidence | str | None:
+    """Mean similarity of different layers of two models, minus that between the models; by neurons and by CKA."""
+    cases = {}
+    for measure in ("neuron", "cka"):
+        pairs = _pairs(results.only("compare"), measure)
+        inside = pairs.loc[(pairs["model_a"] == pairs["model_b"]) & (pairs["layer_a"] != pairs["layer_b"])]
+        for (a, b), rows in pairs.groupby(["model_a", "model_b"], sort=False):
+            if str(a) < str(b):
+                within = Measurement.mean(inside.loc[inside["model_a"].isin([a, b])])
+                cases[f"{a} and {b}, {measure}"] = within - Measurement.mean(rows)
+    return Evidence.of(cases) or "there is only one model"
 
 
 @claim("§5.1, figure 1b", "Models of different architectures share representations more than neurons.", above=0)
@@ -207,6 +225,36 @@ def localization_follows_context(results: Results) -> Evidence | None:
     return Evidence.of(cases)
 
 
+@claim("§5.1, figure 1b", "Lower layers of XLNet are more like higher layers of BERT than like lower ones.", above=0)
+def lower_xlnet_resembles_upper_bert(results: Results) -> Evidence | str | None:
+    """Mean CKA of the lower half of an XLNet with the upper half of a BERT minus that with its lower half."""
+    cases, pairs = {}, _pairs(results.only("compare"), "cka")
+    for (a, b), rows in pairs.groupby(["model_a", "model_b"], sort=False):
+        if (results.families.get(str(a)), results.families.get(str(b))) == ("xlnet", "bert"):
+            lower = rows.loc[rows["layer_a"] <= rows["layer_a"].max() / 2]
+            upper = lower["layer_b"] > rows["layer_b"].max() / 2
+            cases[f"{a} and {b}"] = Measurement.mean(lower.loc[upper]) - Measurement.mean(lower.loc[~upper])
+    return Evidence.of(cases) or "the models are not a BERT and an XLNet"
+
+
+@claim("§5.2, figure 4", "Attention of GPT-2 layers, but the bottom ones, is most alike of all models.", above=0)
+def gpt2_attention_is_alike(results: Results) -> Evidence | str | None:
+    """Mean similarity of different layers above the lowest quarter within GPT-2 minus the highest of other families."""
+    cases = {}
+    for measure in ("attention_js", "attention_cka"):
+        means: dict[bool, list[Measurement]] = {True: [], False: []}
+        pairs = _pairs(results.only("attention"), measure)
+        inside = pairs.loc[(pairs["model_a"] == pairs["model_b"]) & ~_same_layer(pairs)]
+        for model, rows in inside.groupby("model_a", sort=False):
+            above = rows[["layer_a", "layer_b"]].min(axis=1) > rows["layer_a"].max() / 4
+            means[results.families.get(str(model)) == "gpt2"].append(Measurement.mean(rows.loc[above]))
+        if not means[True] or not means[False]:
+            return "there is no GPT-2 beside models of other families"
+        least, most = min(means[True], key=_value), max(means[False], key=_value)
+        cases[measure] = least - most
+    return Evidence.of(cases)
+
+
 @claim("§5.2, figure 4", "Attention of models of one family is more similar than that of others.", above=0)
 def attention_follows_the_family(results: Results) -> Evidence | str | None:
     """Mean similarity within families minus that across families, by Jensen–Shannon divergence and by CKA."""
@@ -274,6 +322,18 @@ def tuning_changes_the_top(results: Results, measure: str) -> Evidence | None:
     return Evidence.of(cases)
 
 
+def tunings_part_at_the_top(results: Results, measure: str) -> Evidence | str | None:
+    """Similarity of the same layer of models fine-tuned for different tasks: lower minus upper half, per pair."""
+    cases = {}
+    for step, run in results.of("tuned"):
+        pairs = _pairs(run, measure)
+        same_layer = pairs.loc[(pairs["layer_a"] == pairs["layer_b"]) & (pairs["model_a"] != step.model)]
+        for (a, b), rows in same_layer.groupby(["model_a", "model_b"], sort=False):
+            if b not in (a, step.model) and f"{b} and {a}" not in cases:
+                cases[f"{a} and {b}"] = _lower_minus_upper(rows)
+    return Evidence.of(cases) or "only one task was learnt"
+
+
 @claim("§6.1, figure 7", "Fine-tuning makes the top layer less localized.", above=0)
 def tuning_spreads_the_top(results: Results) -> Evidence | None:
     """Localization of the last layer before fine-tuning, minus that after."""
@@ -287,18 +347,17 @@ def tuning_spreads_the_top(results: Results) -> Evidence | None:
     return Evidence.of(cases)
 
 
-@claim("Appendix D, table 1", "Freezing bottom layers costs less than freezing as many top layers.", above=0)
-def freezing_the_bottom_costs_less(results: Results) -> Evidence | None:
+@claim("Appendix D, table 1", "Freezing bottom layers costs less than freezing top layers (not on QQP).", above=0)
+def freezing_the_bottom_costs_less(results: Results) -> Evidence | str | None:
     """Test score with the lowest layers frozen minus that with as many of the highest, per model, task and number."""
     scores = {(step.model, step.task, step.variant): Measurement.test_score(run) for step, run in results.of("frozen")}
-    return Evidence.of(
-        {
-            f"{model}, {task}, {variant.removeprefix('bottom:')} layers": score
-            - scores[model, task, variant.replace("bottom", "top")]
-            for (model, task, variant), score in scores.items()
-            if variant.startswith("bottom")
-        }
-    )
+    cases = {
+        f"{model}, {task}, {variant.removeprefix('bottom:')} layers": score
+        - scores[model, task, variant.replace("bottom", "top")]
+        for (model, task, variant), score in scores.items()
+        if variant.startswith("bottom") and task != "qqp"
+    }
+    return Evidence.of(cases) or ("the only task is QQP, the paper's exception" if scores else None)
 
 
 def layer_pairs(results: Results) -> dict[str, pd.DataFrame]:
@@ -353,6 +412,10 @@ def _within_and_across(results: Results, measure: str) -> tuple[Measurement, Mea
     return None if across.empty or within.empty else (Measurement.mean(within), Measurement.mean(across))
 
 
+def _value(number: Measurement) -> float:
+    return number.value
+
+
 def _lower_minus_upper(rows: pd.DataFrame) -> Measurement:
     half = rows["layer_a"].max() / 2
     lower, upper = rows.loc[rows["layer_a"] <= half], rows.loc[rows["layer_a"] > half]
@@ -361,7 +424,7 @@ def _lower_minus_upper(rows: pd.DataFrame) -> Measurement:
 
 def frozen_grid(results: Results) -> pd.DataFrame:
     """Table 1: one row per model and choice of frozen layers, one column per task; accuracies."""
-    scores = chosen(gathered(results, ("finetune", "frozen"), "scores"), part="test")
+    scores = tuned_scores(results, ("finetune", "frozen"))
     if scores.empty:
         return scores
     scores["frozen"] = scores["variant"].fillna("").replace("", "none") if "variant" in scores else "none"
@@ -373,11 +436,13 @@ TABLE_1 = {  # accuracy with no, the top 4, bottom 4, top 6 and bottom 6 layers 
         "sst2": (0.9243, 0.9186, 0.9243, 0.9197, 0.9300),
         "mnli": (0.8405, 0.8286, 0.8416, 0.8253, 0.8400),
         "qnli": (0.9140, 0.9109, 0.9185, 0.9013, 0.9180),
+        "qqp": (0.9100, 0.9097, 0.9086, 0.9061, 0.9071),
     },
     "xlnet-base-cased": {
         "sst2": (0.9392, 0.9289, 0.9312, 0.9312, 0.9392),
         "mnli": (0.8597, 0.8555, 0.8604, 0.8484, 0.8564),
         "qnli": (0.9035, 0.8796, 0.9065, 0.8788, 0.9099),
+        "qqp": (0.9055, 0.9092, 0.8936, 0.9075, 0.8902),
     },
 }
 TABLE_1_ROWS = ("", "top:4", "bottom:4", "top:6", "bottom:6")
@@ -445,6 +510,7 @@ SIMILARITY = Document(
     ),
     claims=(
         neurons_differ_across_models,
+        layers_are_alike_within_models,
         layers_are_shared_more_than_neurons,
         mixed_is_highest_across,
         families_are_alike,
@@ -456,6 +522,8 @@ SIMILARITY = Document(
         same_depth_is_alike,
         upper_layers_are_localized,
         localization_follows_context,
+        lower_xlnet_resembles_upper_bert,
+        gpt2_attention_is_alike,
         attention_follows_the_family,
         heads_are_more_alike_than_layers,
         attention_is_alike_at_the_same_depth,
@@ -465,6 +533,15 @@ SIMILARITY = Document(
                 f"Fine-tuning changes the {what} of top layers more than that of lower layers.",
                 Rule(0.0),
                 lambda results, measure=measure: tuning_changes_the_top(results, measure),
+            )
+            for figure, what, measure in ((5, "representation", "cka"), (6, "attention", "attention_js"))
+        ),
+        *(
+            Claim(
+                f"§6.1, figure {figure}",
+                f"Fine-tuned for different tasks, the {what} of top layers differs more than that of lower layers.",
+                Rule(0.0),
+                lambda results, measure=measure: tunings_part_at_the_top(results, measure),
             )
             for figure, what, measure in ((5, "representation", "cka"), (6, "attention", "attention_js"))
         ),
@@ -489,7 +566,7 @@ SIMILARITY = Document(
             model=model,
             data=GLUE[task],
             step={"kind": "frozen" if variant else "finetune", "task": task, "variant": variant},
-            number=lambda run: Measurement.test_score(run).value,
+            number=lambda run, _: Measurement.test_accuracy(run),
         )
         for model, tasks in TABLE_1.items()
         for task, values in tasks.items()
@@ -497,4 +574,5 @@ SIMILARITY = Document(
     ),
     needs=("treebanks/UD_English-EWT", "glue/SST-2"),
     units=("sentence",),
+    stores=True,
 )

@@ -41,6 +41,7 @@ class Scale:
     name: str
     sentences: int | None  # at most, per part of a treebank; None is all
     examples: int | None  # at most, in the training part of a sentence task; None is all
+    transferred: int | None  # at most, of a task that is transferred to other languages; None is all
     tasks: int | None  # of each unit; None is all
     epochs: float
     batch_size: int
@@ -56,17 +57,17 @@ SCALES = {
     scale.name: scale
     for scale in (
         Scale(
-            name="sample", sentences=200, examples=320, tasks=2, seeds=1, groups=5,
+            name="sample", sentences=200, examples=320, transferred=320, tasks=2, seeds=1, groups=5,
             epochs=2.0, batch_size=16, learning_rate=NARROW_RATE, probe_epochs=8,
             distillation_steps=24, distillation_batch=8,
         ),
         Scale(
-            name="small", sentences=1000, examples=2000, tasks=2, seeds=3, groups=5,
+            name="small", sentences=1000, examples=2000, transferred=1000, tasks=2, seeds=3, groups=5,
             epochs=2.0, batch_size=16, learning_rate=5e-5, probe_epochs=10,
             distillation_steps=600, distillation_batch=8,
         ),
         Scale(
-            name="paper", sentences=None, examples=None, tasks=None, seeds=3, groups=10,
+            name="paper", sentences=None, examples=None, transferred=None, tasks=None, seeds=3, groups=10,
             epochs=3.0, batch_size=8, learning_rate=5e-5, probe_epochs=10,
             distillation_steps=500_000, distillation_batch=16,
         ),
@@ -102,9 +103,17 @@ class StudyContext:
         return not self.kinds or not set(kinds).isdisjoint(self.kinds)
 
     @property
+    def loadable(self) -> dict[str, str]:
+        """The models that can be loaded; of the others there are only activations."""
+        return {name: path for name, path in self.models.items() if not is_store(path)}
+
+    @property
     def families(self) -> dict[str, str]:
-        """The architecture of each model."""
-        return {name: self.architectures.get(name) or model_family(path) for name, path in self.models.items()}
+        """The architecture of each model; stored activations whose architecture is not named are a family alone."""
+        return {
+            name: self.architectures.get(name) or (name if is_store(path) else model_family(path))
+            for name, path in self.models.items()
+        }
 
     @property
     def options(self) -> dict[str, Any]:
@@ -158,6 +167,8 @@ class StudyContext:
         text: Corpus | None = None,
     ) -> ActivationStore:
         """The activations of a model (or its random twin) over the study's text, or over another one."""
+        if is_store(source):
+            return ActivationStore.open(source).renamed(model)  # a comparison checks that the words are the same
         text = self.data.text if text is None else text
         folder = self.activations(f"{model}-random" if random else model, text)
         network = self.load(source, name=model, random=random, attention=attention)
@@ -171,6 +182,11 @@ class StudyContext:
         options = {"seed": self.seed, "device": self.device, "max_memory": self.max_memory}
         model = load_model(source, random_init=random, attention=attention, **options)
         return model if name is None else replace(model, name=f"{name} (random)" if random else name)
+
+
+def is_store(source: str | Path) -> bool:
+    """Whether a model is passed as a folder of its activations."""
+    return (Path(source) / "manifest.json").is_file()
 
 
 def model_family(source: str | Path) -> str:
@@ -188,7 +204,12 @@ def is_narrow(source: str | Path) -> bool:
 
 
 def has_heads(source: str | Path) -> bool:
-    """Whether a model has attention heads, by its config; a model without a config is taken to have some."""
+    """Whether a model has attention heads, by its config; a model without a config is taken to have some.
+
+    Stored activations have them if the store holds attention.
+    """
+    if is_store(source):
+        return ActivationStore.open(source).n_heads > 0
     values = _config(source)
     names = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
     return not values or any(name in values for name in names)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from residuum.maths.probing import Probe
@@ -17,13 +18,14 @@ from residuum.probing.probe_data import TASK, ProbeData
 from residuum.storage.results import Run, finished_run, write_run
 from residuum.studies.claims import Evidence, Measurement, claim
 from residuum.studies.documents import GLUE, Document, PrintedNumber, Results, StudyStep, Workload
-from residuum.studies.exhibits import Drawing, Exhibit, chosen, gathered, rows_of, wide
+from residuum.studies.exhibits import Drawing, Exhibit, chosen, gathered, rows_of, tuned_scores, wide
 from residuum.studies.steps import StudyContext, block_count, finetune_step
 
 SHARES = (0.05, 0.1)  # of neurons: 5 % for parts of speech and semantic tags, 10 % for chunks
 SHARE = 0.05  # of neurons, in the top and bottom sets that are compared
 BATCH_SIZE = 512  # of the probes
 NO_ARCHITECTURES = "the models are not a BERT and a RoBERTa or XLNet"
+ONLY_BERT = "all models are BERTs, whose salient neurons stay where they are in the paper"
 MEASURES = ("neuron", "svcca", "cka")
 PRESERVING, FORGETTING = ("stsb", "rte", "mrpc"), ("sst2", "qnli", "mnli")  # sentence tasks, by the paper
 GRID_SHARE = 0.2  # of neurons, kept while penalties are chosen (appendix A.7)
@@ -119,26 +121,71 @@ def bottom_neurons_lose_more(results: Results) -> Evidence | None:
     """Loss of the bottom neurons by fine-tuning minus that of the top neurons, each with its own probe."""
     cases = {}
     for step, run in results.of("diff"):
-        table = run.tables["selection"]
-        rows = table.loc[table["share"] == SHARE].groupby(["task", "model", "set"])
-        scores = {key: Measurement.mean(group, "retrained") for key, group in rows}
+        losses = _losses_of_ends(run, step.model)
         for task, model in _tuned_models(run, step.model):
-            top, bottom = (scores[task, step.model, end] - scores[task, model, end] for end in ("top", "bottom"))
-            cases[f"{step.model}, {task} after {model}"] = bottom - top
+            cases[f"{step.model}, {task} after {model}"] = losses[task, model, "bottom"] - losses[task, model, "top"]
     return Evidence.of(cases)
 
 
-@claim("§4.2, figure 2", "Salient neurons move to lower layers (in RoBERTa and XLNet, not in BERT).", above=0)
-def salient_neurons_move_down(results: Results) -> Evidence | None:
-    """Mean relative depth of the most salient neurons before fine-tuning minus that after."""
-    cases = {}
+@claim("§4.2, tables 1, 4 and 5", "The least salient neurons lose less in BERT than in RoBERTa and XLNet.", above=0)
+def bottom_neurons_of_bert_lose_least(results: Results) -> Evidence | str | None:
+    """Loss of the bottom neurons by fine-tuning, RoBERTa or XLNet minus BERT, per word task and fine-tuning."""
+    losses: dict[tuple[str, str, str], Measurement] = {}
+    for step, run in results.of("diff"):
+        for (task, model, end), loss in _losses_of_ends(run, step.model).items():
+            learnt = model.removeprefix(f"finetune-{step.model}-")
+            losses |= {(results.families.get(step.model, ""), task, learnt): loss} if end == "bottom" else {}
+    cases = {
+        f"{other} and BERT, {task} after {learnt}": loss - losses["bert", task, learnt]
+        for (other, task, learnt), loss in losses.items()
+        if other in ("roberta", "xlnet") and ("bert", task, learnt) in losses
+    }
+    return Evidence.of(cases) or NO_ARCHITECTURES
+
+
+def _losses_of_ends(run: Run, base: str) -> dict[tuple[str, str, str], Measurement]:
+    """What the top and the bottom neurons lose by fine-tuning, by word task, fine-tuned model and end."""
+    table = run.tables["selection"]
+    rows = table.loc[table["share"] == SHARE].groupby(["task", "model", "set"])
+    scores = {(str(task), str(model), str(end)): Measurement.mean(own, "retrained") for (task, model, end), own in rows}
+    return {
+        (task, model, end): scores[task, base, end] - score
+        for (task, model, end), score in scores.items()
+        if model != base
+    }
+
+
+@claim("§4.2, figure 2", "Salient neurons move to lower layers (not in BERT).", above=0)
+def salient_neurons_move_down(results: Results) -> Evidence | str | None:
+    """Mean relative depth of the most salient neurons before fine-tuning minus that after, of all models but BERTs."""
+    moves = [(family, case, move) for family, case, move in _downward_moves(results) if family != "bert"]
+    cases = {f"{model}, {task} after {tuned}": move for _, (model, task, tuned), move in moves}
+    return Evidence.exact(cases) or (ONLY_BERT if results.of("diff") else None)
+
+
+@claim("§4.2, figure 2", "Salient neurons move down further in RoBERTa and XLNet than in BERT.", above=0)
+def bert_keeps_its_salient_neurons(results: Results) -> Evidence | str | None:
+    """How far the salient neurons of RoBERTa or XLNet move down minus how far BERT's do; mean over fine-tunings."""
+    means: dict[tuple[str, str], list[float]] = {}
+    for family, (_, task, _), move in _downward_moves(results):
+        means.setdefault((family, task), []).append(move)
+    cases = {
+        f"{other} and BERT, {task}": float(np.mean(moves) - np.mean(means["bert", task]))
+        for (other, task), moves in means.items()
+        if other in ("roberta", "xlnet") and ("bert", task) in means
+    }
+    return Evidence.exact(cases) or NO_ARCHITECTURES
+
+
+def _downward_moves(results: Results) -> Iterator[tuple[str, tuple[str, str, str], float]]:
+    """Family; model, word task and fine-tuned model; and how much lower the most salient neurons lie than before."""
     for step, run in results.of("diff"):
         table = run.tables["spread"]
         top = table.loc[table["set"] == f"top {SHARE:.3g}"]
         depth = (top["share"] * top["depth"]).groupby([top["task"], top["model"]]).sum()
         for task, model in _tuned_models(run, step.model):
-            cases[f"{step.model}, {task} after {model}"] = depth[task, step.model] - depth[task, model]
-    return Evidence.exact(cases)
+            move = float(depth[task, step.model] - depth[task, model])
+            yield results.families.get(step.model, ""), (step.model, task, model), move
 
 
 @claim("§5, table 2", "Pruning the bottom half costs more than pruning the top half.", above=0)
@@ -258,7 +305,7 @@ def pruned_grid(results: Results, *, others: bool) -> pd.DataFrame:
 
     Table 2 has BERT and RoBERTa (and other families), table 6 XLNet.
     """
-    scores = chosen(gathered(results, ("finetune", "pruned"), "scores"), part="test")
+    scores = tuned_scores(results, ("finetune", "pruned"))
     if scores.empty:
         return scores
     variant = scores["variant"].fillna("") if "variant" in scores else pd.Series("", index=scores.index)
@@ -393,7 +440,9 @@ TRANSFER_LEARNING = Document(
         similar_tasks_keep_knowledge,
         bert_keeps_knowledge_deeper,
         bottom_neurons_lose_more,
+        bottom_neurons_of_bert_lose_least,
         salient_neurons_move_down,
+        bert_keeps_its_salient_neurons,
         pruning_the_bottom_costs_more,
         pruning_the_bottom_hurts_others_more,
         few_neurons_are_sufficient,
@@ -408,7 +457,7 @@ TRANSFER_LEARNING = Document(
             model=model,
             data=GLUE[task],
             step={"kind": "pruned" if end else "finetune", "task": task, "variant": end},
-            number=lambda run: Measurement.test_score(run).value,
+            number=lambda run, _: Measurement.test_accuracy(run),
         )
         for model, tasks in TABLE_2.items()
         for task, values in tasks.items()
