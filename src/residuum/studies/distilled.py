@@ -346,11 +346,13 @@ def families_share_neurons(results: Results) -> Evidence | str | None:
     """Mean overlap of two languages of a family minus that of two of different families, per model and task."""
     cases = {}
     for step, run in results.of("languages"):
-        families = dict(run.tables["languages"][["language", "family"]].itertuples(index=False))
+        table = run.tables["languages"]
+        families = dict(zip(table["language"], table["family"], strict=True))
         for model, rows in run.tables.get("overlap", pd.DataFrame({"model": []})).groupby("model", sort=False):
-            same = rows["language_a"].map(families) == rows["language_b"].map(families)
+            pairs = zip(rows["language_a"], rows["language_b"], strict=True)
+            same = np.array([families[a] == families[b] for a, b in pairs])
             if same.any() and not same.all():
-                near, far = (_mean_with_error(rows.loc[own, "overlap"].to_numpy(float)) for own in (same, ~same))
+                near, far = (_mean_with_error(rows["overlap"].to_numpy(float)[own]) for own in (same, ~same))
                 cases[f"{model}, {step.task}"] = near - far
     return Evidence.of(cases) or "there are not both two languages of one family and languages of others"
 
@@ -575,7 +577,7 @@ def _printed_numbers() -> Iterator[PrintedNumber]:
 
     def score(run: Run, model: str, language: str) -> float:
         rows = chosen(run.tables["languages"], model=model, language=language, features="threshold 0")
-        return float(rows["score"].mean())
+        return float(rows["score"].to_numpy(float).mean())
 
     data = PrintedTreebanks("PUD", learnt=900, held_out=100)
     for (table, task), languages in TABLE_B.items():

@@ -100,10 +100,10 @@ def layers_are_alike_within_models(results: Results) -> Evidence | str | None:
     for measure in ("neuron", "cka"):
         pairs = _pairs(results.only("compare"), measure)
         inside = pairs.loc[(pairs["model_a"] == pairs["model_b"]) & (pairs["layer_a"] != pairs["layer_b"])]
-        for (a, b), rows in pairs.groupby(["model_a", "model_b"], sort=False):
-            if str(a) < str(b):
-                within = Measurement.mean(inside.loc[inside["model_a"].isin([a, b])])
-                cases[f"{a} and {b}, {measure}"] = within - Measurement.mean(rows)
+        across = pairs.loc[pairs["model_a"] < pairs["model_b"]]
+        for (a, b), rows in across.groupby(["model_a", "model_b"], sort=False):
+            within = Measurement.mean(inside.loc[inside["model_a"].isin([a, b])])
+            cases[f"{a} and {b}, {measure}"] = within - Measurement.mean(rows)
     return Evidence.of(cases) or "there is only one model"
 
 
@@ -229,7 +229,8 @@ def localization_follows_context(results: Results) -> Evidence | None:
 def lower_xlnet_resembles_upper_bert(results: Results) -> Evidence | str | None:
     """Mean CKA of the lower half of an XLNet with the upper half of a BERT minus that with its lower half."""
     cases, pairs = {}, _pairs(results.only("compare"), "cka")
-    for (a, b), rows in pairs.groupby(["model_a", "model_b"], sort=False):
+    across = pairs.loc[pairs["model_a"] != pairs["model_b"]]
+    for (a, b), rows in across.groupby(["model_a", "model_b"], sort=False):
         if (results.families.get(str(a)), results.families.get(str(b))) == ("xlnet", "bert"):
             lower = rows.loc[rows["layer_a"] <= rows["layer_a"].max() / 2]
             upper = lower["layer_b"] > rows["layer_b"].max() / 2
