@@ -74,7 +74,8 @@ def test_several_studies_are_counted_together():
     assert study_overview(studies) == (
         "2 studies tested 8 claims from the papers: 2 hold, 2 do not hold, 2 are inconclusive and 2 were not measured."
     )
-    assert study_overview(studies[:1]) == ""
+    assert study_overview(studies[:1]).startswith("Nobody (2000). Of 4 claims, 1 holds, ")
+    assert study_overview([]) == ""
 
 
 def test_steps_stand_under_the_study_whose_folder_holds_them(tmp_path):
@@ -86,6 +87,14 @@ def test_steps_stand_under_the_study_whose_folder_holds_them(tmp_path):
         "Overview", "alone", "a", "compare", "b", "compare", "Settings",
     ]  # fmt: skip
     assert text.count('class="run"') == 5
+
+
+def test_the_page_of_a_study_opens_with_its_verdicts_and_not_with_the_answer_of_a_step(tmp_path):
+    text = report(write_study(tmp_path / "a", "similarity"), tmp_path / "report.html").read_text(encoding="utf-8")
+    answer = text.split('<p class="answer">')[1]
+    assert answer.startswith("Nobody (2000). Of 4 claims, 1 holds, 1 does not hold")
+    tiles = answer.split('<dl class="tiles">')[1].split("</dl>")[0]
+    assert "<dt>claims do not hold</dt><dd>1</dd>" in tiles
 
 
 def test_a_run_beside_a_study_is_none_of_its_steps():

@@ -46,8 +46,9 @@ def render(sections: Sequence[Section], title: str) -> str:
     told = leads if any(lead["content"].command in HEROES for lead in leads) else numbered  # else steps of studies tell
     ranked = sorted(told, key=_importance)
     first = ranked[0]["content"]
-    tiles = dict(list(first.facts.items())[:4])
-    for section in ranked[1:]:
+    shown = leads if told is numbered else ranked  # a study's own numbers say more than those of its steps
+    tiles = dict(list(shown[0]["content"].facts.items())[:4])
+    for section in shown[1:]:
         for name, value in list(section["content"].facts.items())[:1]:  # a run's first fact is its answer
             tiles.setdefault(f"{name} ({section['label']})", value)
     panels = [panel for section in ranked for panel in section["panels"]]

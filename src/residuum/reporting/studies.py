@@ -105,10 +105,10 @@ def study_section(run: Run) -> Section:
 
 
 def study_overview(sections: Sequence[Section]) -> str:
-    """How many claims of several studies hold, in one sentence; empty where there are not several."""
+    """How many claims of the studies hold, in one sentence; empty where there is none."""
     studies = [section for section in sections if section.command == "study"]
     if len(studies) < 2:
-        return ""
+        return "".join(finding.text for study in studies for finding in list(study.findings)[:1])
     verdicts = Counter(finding.verdict for section in studies for finding in section.findings if finding.verdict)
     total = count(sum(verdicts.values()), "claim")
     return f"{len(studies)} studies tested {total} from the papers: {_counts_text(verdicts)}."

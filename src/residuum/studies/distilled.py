@@ -197,7 +197,8 @@ def distilled_models_transfer_nearly_as_well(results: Results) -> Evidence | str
         models = _other_languages(run).groupby("model", sort=False)
         means = {str(model): Measurement.mean(rows, "score") for model, rows in models}
         for student, teacher in _students(results).items():
-            cases[f"{student}, {step.task}"] = means[student] - means[teacher]
+            if {student, teacher} <= set(means):  # only multilingual models are probed in other languages
+                cases[f"{student}, {step.task}"] = means[student] - means[teacher]
     return Evidence.of(cases) or NO_STUDENT
 
 
