@@ -77,7 +77,7 @@ def test_curves_scores_and_parameters_are_tables(done):
     expected = result.run.summary["teacher scores"]
     for values, name in zip(levels, ("en/en", "tr/tr"), strict=True):
         assert values == pytest.approx([expected[f"perplexity {name}"]] * 2, rel=1e-4)
-    assert "monoalignment" in next(finding.text for finding in page.findings if finding.topic == "Loss")
+    assert "monoalignment" in next(finding.text for finding in page.findings if finding.topic == "Weights of the loss")
 
 
 @pytest.mark.parametrize("trim", [False, True])
