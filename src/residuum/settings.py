@@ -349,6 +349,8 @@ def _located(value: Any, setting: SettingField) -> Any:
         return at_home(part) if isinstance(part, str | Path) else part
 
     if kind is not Any and isinstance(value, list | tuple):
+        if setting.option.group == "data" and any(isinstance(part, Mapping) for part in value):
+            raise TypeError(value)
         return tuple(map(place, value))
     if kind is Any or (Any in get_args(kind) and get_origin(kind) in (Union, types.UnionType)):
         return place(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -11,6 +13,7 @@ import transformers as hf
 
 from residuum import (
     Corpus,
+    FeatureTransfer,
     compare,
     diff,
     evaluate_perplexity,
@@ -18,6 +21,7 @@ from residuum import (
     extract,
     finetune,
     from_transformers,
+    import_activations,
     load_adapted,
     load_model,
     open_store,
@@ -27,6 +31,7 @@ from residuum import (
     read_parallel,
     read_transfer,
     transfer,
+    trim,
 )
 from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError, StoreError
 from residuum.models.cards import plain
@@ -176,6 +181,8 @@ def test_what_is_no_path_is_named(name, read, thing):
 @pytest.mark.parametrize(
     ("said", "call"),
     [
+        ("source is ", lambda _: import_activations(["a.npz"], "out")),
+        ("texts is ", lambda model: trim(model, {"en": "en.txt"}, "out")),
         ("texts is None", lambda model: evaluate_perplexity(model, None)),
         ("texts is nan", lambda model: evaluate_perplexity(model, float("nan"))),
         (r"texts is \[None\]", lambda model: evaluate_perplexity(model, [None])),
@@ -197,6 +204,25 @@ def test_a_container_of_the_wrong_kind_is_named(said, call, tiny_folder):
 def test_a_setting_of_loading_that_cannot_be_is_named(settings, tiny_folder):
     with pytest.raises(SettingError, match=rf"(?i)^{next(iter(settings))} "):
         load_model(tiny_folder("bert"), **settings)
+
+
+@pytest.mark.parametrize("text", [None, float("nan"), 3, b"bytes"])
+def test_a_text_to_learn_from_that_is_no_text_is_named_by_its_number(text, tiny_folder):
+    for unit, labels in (("sentence", ["a", "b"] * 4), ("word", [["A", "B"]] * 8)):
+        with pytest.raises(CorpusError, match=r"^Text 0 is .+; expected text, or a list of words\.$"):
+            FeatureTransfer(str(tiny_folder("bert"))).fit([text, *["good text"] * 7], labels), unit
+
+
+def test_threads_that_load_models_before_anything_is_imported_all_load_one(tiny_folder):
+    code = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from residuum import load_model
+with ThreadPoolExecutor(6) as pool:
+    print({model.n_layers for model in pool.map(load_model, [sys.argv[1]] * 6)})
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tiny_folder("bert"))], capture_output=True, text=True)
+    assert done.stdout == "{3}\n", done.stderr
 
 
 def test_an_empty_corpus_is_refused_before_anything_is_written(tiny_folder, tmp_path):

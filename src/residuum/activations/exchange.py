@@ -33,7 +33,7 @@ from residuum.activations.store import (
 from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, CostStep, within
 from residuum.errors import SettingError, StoreError
-from residuum.settings import command
+from residuum.settings import command, plain_path
 from residuum.storage.files import checksum, lone_file
 from residuum.storage.remote import local_path
 from residuum.storage.results import environment
@@ -48,7 +48,7 @@ def import_activations(settings: ImportSettings) -> ActivationStore:
     Give the `corpus` where the file does not tell words apart; every sentence's length is checked against it. Shards
     have about `shard_words` words, or fewer where `max_memory` bytes hold no more.
     """
-    source, corpus = Path(settings.source), settings.corpus
+    source, corpus = plain_path("source", settings.source), settings.corpus
     if not source.is_file():
         raise StoreError(f"{source} does not exist; expected a file of activations ({', '.join(FORMATS)}).")
     if corpus is not None and not isinstance(corpus, Corpus):

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +42,9 @@ MOST_BLOCKS = 1_000
 """Blocks beyond which a config is not believed."""
 CLOSING_NORMS = ("ln_f", "norm", "final_norm", "final_layer_norm", "norm_f")
 WEIGHT_BYTES = 4  # a weight is read as float32 unless another precision is chosen
+
+
+_IMPORTING = Lock()
 
 
 @contextmanager
@@ -193,6 +197,7 @@ def load_model(
     puts them on all GPUs, the CPU (at most `max_memory` there) and the disk. `device="meta"` loads no weights: such a
     model knows its layers and its size, for a plan, and cannot be run.
     """
+    _import_transformers()
     if not isinstance(name_or_path, str | os.PathLike):
         raise ModelError(f"Found {name_or_path!r:.80}; expected a model folder, a hub name or a Model.")
     name_or_path = os.fspath(name_or_path)
@@ -229,6 +234,12 @@ def load_model(
         max_memory if "device_map" in options else None,
     )
     return replace(model, origin=origin)
+
+
+def _import_transformers() -> None:
+    """Import what loading needs, one thread at a time: what another thread is importing has half of its names."""
+    with _IMPORTING:
+        from transformers import AutoConfig, AutoModel, AutoTokenizer  # noqa: F401
 
 
 def as_model(model: Model | str | os.PathLike[str], **loading: Any) -> Model:

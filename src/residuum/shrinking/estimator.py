@@ -281,7 +281,8 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
         raise SettingError(
             f"Labels came with {type(texts).__name__}; expected texts: one per label, or list of labels."
         )
-    texts_given = [text if isinstance(text, str) else list(text) for text in texts]
+    listed = (isinstance(text, Iterable) and not isinstance(text, str | bytes) for text in texts)
+    texts_given = [list(text) if is_list else text for text, is_list in zip(texts, listed, strict=True)]
     if len(texts_given) != len(labels):
         raise CorpusError(
             f"{len(texts_given)} texts came with {len(labels)} labels; expected one (or one list) for each."
@@ -301,7 +302,7 @@ def _labelled_corpus(texts: Any, labels: Any, task: str | Task | None) -> tuple[
     kind = float if regression else str
     texted = [None if label is None else kind(label) for label in rows] if unit == "sentence" else None
     name = named.name if named else "labels"
-    pairs = unit == "sentence" and bool(texts_given) and not isinstance(texts_given[0], str)
+    pairs = unit == "sentence" and bool(texts_given) and isinstance(texts_given[0], list)
     corpus = corpus_of(texts_given, unit=unit, pairs=pairs)
     if texted is None:
         tags = [[None if label is None else str(label) for label in row] for row in rows]
