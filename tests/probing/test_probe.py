@@ -159,6 +159,18 @@ def test_quick_probes_are_close_to_converged_ones_and_say_how_close(store):
     assert "quick" not in solved.text()
 
 
+@pytest.mark.parametrize(("keep", "decided"), [(0.95, True), (0.99, False)])
+def test_quick_probes_recommend_a_layer_only_if_they_are_as_close_as_the_allowed_loss(
+    keep, decided, store, monkeypatch
+):
+    far = {"features": "layer 1", "quick": 0.90, "converged": 0.93, "difference": -0.03, "standard error": 0.01}
+    monkeypatch.setattr("residuum.probing.probe._distance", lambda *_: far)
+    found = probe(store, DATA.tags, subsets=False, quick=True, keep=keep)
+    assert found.run.summary["answer"].startswith("Use " if decided else "Quick probes cannot tell here")
+    assert found.run.summary["next"].startswith("residuum rank " if decided else "residuum probe ")
+    assert ("Run again without --quick" in found.text()) == (not decided)
+
+
 @pytest.mark.parametrize(("settings", "warned"), [({"recipe": "paper", "seeds": 1, "epochs": 1}, True), ({}, False)])
 def test_scores_of_one_stochastic_run_say_so(settings, warned, store):
     found = probe(store, DATA.tags, layers="0", subsets=False, **settings)

@@ -145,6 +145,15 @@ def _measured(
             f"one {far['converged']:.3f} (difference {far['difference']:+.3f}, standard error "
             f"{far['standard error']:.3f})."
         )
+        if not abs(far["difference"]) <= (1 - settings.keep) * far["converged"]:
+            summary["answer"] = (
+                "Quick probes cannot tell here which layer to use: they differ from converged ones by more than the "
+                f"{1 - settings.keep:.2g} of the score that a layer may lose. Run again without --quick."
+            )
+            summary["next"] = (
+                f"residuum probe {arguments(settings.model, settings.data)} --task {data.splits.task.name}"
+                f"{settings.as_options} --out OUT"
+            )
     return summary, tables
 
 
