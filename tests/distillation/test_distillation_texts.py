@@ -153,7 +153,7 @@ def test_a_line_beyond_the_maximum_length_is_read_in_windows_that_hold_every_tok
     encode = encoder()
     whole = encode.tokenizer(text)["input_ids"]
     first, *body, last = whole
-    windows = encode.windows(NumberedLine(0, 0, text))
+    windows = encode.windows([NumberedLine(0, 0, text)])
     assert [window.window for window in windows] == list(range(len(windows)))
     assert [piece for window in windows for piece in window.ids[1:-1]] == body
     sizes = [len(window.ids) for window in windows]
@@ -163,7 +163,11 @@ def test_a_line_beyond_the_maximum_length_is_read_in_windows_that_hold_every_tok
     labels = encode(windows)["labels"]
     assert not torch.equal(labels[0] != IGNORED, labels[1] != IGNORED)  # masks of their own
     short = NumberedLine(0, 0, LINES["en"][0])
-    assert encode.windows(short) == [short]
+    (same,) = encode.windows([short])
+    assert torch.equal(encode([same])["labels"], encode([short])["labels"])
+    both = encode.windows([short, NumberedLine(0, 0, text), short])
+    assert [line.number for line in both] == [0] * (len(windows) + 2)
+    assert both[1:-1] == windows
     (tmp_path / "long.txt").write_text(f"{text}\n{LINES['en'][0]}\n")
     for long_lines, expected in (("windows", len(windows) + 1), ("truncate", 2)):
         settings = TextSettings(batch_size=1, held_out=0, long_lines=long_lines)

@@ -77,7 +77,7 @@ class Monitor:
         total, count = 0.0, 0
         encode = self.encoders[language]
         whole = [NumberedLine(number, 0, text) for number, text in enumerate(self.held_out[language])]
-        for block in _blocks([window for line in whole for window in encode.windows(line)]):
+        for block in _blocks(encode.windows(whole)):
             batch = self._moved(encode(block))
             places = (batch["labels"] != IGNORED).flatten().nonzero().squeeze(1)
             features = []

@@ -6,6 +6,7 @@ with a large batch sees.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PROGRESS = "progress"  # among the batches of a step: the share of the training that lies behind it
 IGNORED = -100  # the label of a position that is not predicted
+TOKENIZED_TOGETHER = 256  # lines, among whose windows the windows of a long line are spread
 SPARE = 8  # tokens for special ones, a leading space and characters that normalising expands
 SHARE_TO_MASK, SHARE_TO_RANDOM = 0.8, 0.1  # of the chosen positions; the rest stay as they are
 
@@ -73,20 +75,31 @@ class LineEncoder:
             "soft": _padded([row[2] for row in rows], width, 0).bool(),
         }
 
-    def windows(self, line: NumberedLine) -> list[NumberedLine]:
-        """The line itself or, where it has more tokens than fit, windows of equal length that hold all of them."""
-        fits = len(line.text.encode()) + SPARE <= self.max_length  # a token has at least one byte
-        if fits or self.settings.long_lines == "truncate":
-            return [line]
-        encoded = self.tokenizer(line.text, return_special_tokens_mask=True, verbose=False)
-        ids: list[int] = encoded["input_ids"]  # pyright: ignore[reportAssignmentType]
+    def windows(self, lines: Sequence[NumberedLine]) -> list[NumberedLine]:
+        """The lines, and for each with more tokens than fit, windows of equal length that hold all of them.
+
+        What may be too long is tokenized here, all at once, and not again.
+        """
+        if self.settings.long_lines == "truncate":
+            return list(lines)
+        may_be_long = [len(line.text.encode()) + SPARE > self.max_length for line in lines]  # a token is a byte or more
+        texts = [line.text for line, asked in zip(lines, may_be_long, strict=True) if asked]
+        tokenized = self.tokenizer(texts, return_special_tokens_mask=True, verbose=False) if texts else {}
+        rows = iter(zip(*(tokenized.get(name, []) for name in ("input_ids", "special_tokens_mask")), strict=True))
+        windows: list[NumberedLine] = []
+        for line, asked in zip(lines, may_be_long, strict=True):
+            windows += self._cut(line, *next(rows)) if asked else [line]
+        return windows
+
+    def _cut(self, line: NumberedLine, ids: list[int], special: list[int]) -> list[NumberedLine]:
+        """A line of these tokens as windows of equal length, each with the special tokens at its ends."""
         if len(ids) <= self.max_length:
-            return [line]
-        ordinary = np.flatnonzero(np.asarray(encoded["special_tokens_mask"]) == 0)
+            return [replace(line, ids=tuple(ids))]
+        ordinary = np.flatnonzero(np.asarray(special) == 0)
         first, last = int(ordinary[0]), int(ordinary[-1]) + 1
         before, after = ids[:first], ids[last:]
-        count = -((first - last) // (self.max_length - len(before) - len(after)))
-        size = -((first - last) // count)
+        count = math.ceil((last - first) / (self.max_length - len(before) - len(after)))
+        size = math.ceil((last - first) / count)
         return [
             replace(line, window=window, ids=(*before, *ids[start : min(start + size, last)], *after))
             for window, start in enumerate(range(first, last, size))
@@ -258,8 +271,14 @@ class _Stream:
         if self.settings.deduplicate:
             lines = distinct_lines(lines, held_out_lines(self.source, self.settings))
         numbered = (NumberedLine(number, epoch, text) for number, text in lines)
-        windows = (window for line in numbered for window in self.encoder.windows(line))
-        return shuffled_stream(windows, self.settings.shuffle_buffer, self.encoder.seed, epoch)
+        buffer, seed = self.settings.shuffle_buffer, self.encoder.seed
+        shuffled = shuffled_stream(numbered, buffer, seed, epoch)
+        if self.settings.long_lines == "truncate":
+            return shuffled
+        # Lines become windows after they were shuffled: a full buffer need not be tokenized before the first step.
+        blocks = iter(lambda: list(islice(shuffled, TOKENIZED_TOGETHER)), [])
+        windows = (window for block in blocks for window in self.encoder.windows(block))
+        return shuffled_stream(windows, min(buffer, TOKENIZED_TOGETHER), seed + 1, epoch)
 
 
 def distinct_lines(lines: Iterable[tuple[int, str]], known: Iterable[str]) -> Iterator[tuple[int, str]]:
