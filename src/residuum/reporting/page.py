@@ -44,7 +44,8 @@ def render(sections: Sequence[Section], title: str) -> str:
     chapters = _chapters(numbered)
     leads = [chapter["lead"] for chapter in chapters]
     told = leads if any(lead["content"].command in HEROES for lead in leads) else numbered  # else steps of studies tell
-    ranked = sorted(told, key=_importance)
+    order = {command: place for place, command in enumerate(HEROES)}
+    ranked = sorted(told, key=lambda section: order.get(section["content"].command, len(HEROES)))
     first = ranked[0]["content"]
     shown = leads if told is numbered else ranked  # a study's own numbers say more than those of its steps
     tiles = dict(list(shown[0]["content"].facts.items())[:4])
@@ -69,11 +70,6 @@ def render(sections: Sequence[Section], title: str) -> str:
         script=own,
         script_hashes=" ".join(script_hash(script) for script in (plotly, own)),
     )
-
-
-def _importance(section: Mapping[str, Any]) -> int:
-    command = section["content"].command
-    return HEROES.index(command) if command in HEROES else len(HEROES)
 
 
 def _asset(environment: Environment, name: str) -> str:
@@ -149,7 +145,8 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
     ]
     groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
     tall = panel.shape == "wide" and any(view["height"] for view in views)
-    wide_map = panel.shape == "square" and any(len(_columns(view.figure)) > HALF_COLUMNS for view in panel.views)
+    columns = [{x for trace in view["data"] for x in trace.get("x", ())} for view in views]  # of a map of blocks
+    wide_map = panel.shape == "square" and max(map(len, columns)) > HALF_COLUMNS
     return {
         "id": key,
         "content": panel,
@@ -159,11 +156,6 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
         "first": panel.first_key,
         "data": json_block(views),
     }
-
-
-def _columns(figure: go.Figure) -> set[Any]:
-    """The places of the columns of a map of one or more blocks."""
-    return {place for trace in figure.to_plotly_json()["data"] for place in trace.get("x", ())}
 
 
 def _lines(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, list[str]]]:

@@ -56,8 +56,8 @@ TRIM_TABLES = {
     "stages": TableSpec("Size and quality of both models, each with its own tokenizer."),
 }
 CURVE_STEPS = {
-    "layers": "layers up to",
-    "path": "few neurons of the layers up to each",
+    "layers": "all neurons of the lowest layers",
+    "path": "few neurons of the lowest layers",
     "clusters": "one neuron per cluster",
     "neurons": "most important neurons",
 }

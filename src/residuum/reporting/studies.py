@@ -135,19 +135,13 @@ def exhibit_panels(run: Run) -> Iterator[Panel]:
         elif row["shape"] == "words":
             views = [("cluster", frame, word_picture(frame))]
         else:
-            views = _grids(frame, row, own)
+            several = len(own) > 1  # such as model and family: one grid per value of the first
+            groups = frame.groupby(own[0], sort=False) if several else [("all", frame)]
+            views = [(str(key), rows, _grid(rows, row, own[several:])) for key, rows in groups]
         named = [name.removeprefix("step ") for name in own if name != "panel"]
         caption = f"One panel per {' and '.join(named)}." if named else "All models." if not own else ""
         drawn = tuple(View(key, key, figure, row["table"], points=rows) for key, rows, figure in views)
         yield Panel(title, caption, drawn, choice="View", shape="square" if row["shape"] == "heatmaps" else "wide")
-
-
-def _grids(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> list[tuple[str, pd.DataFrame, go.Figure]]:
-    """One grid of charts; one per value of the first panel column where there are several, such as model and family."""
-    if len(panels) > 1:
-        groups = frame.groupby(panels[0], sort=False)
-        return [(str(key), rows, _grid(rows, row, panels[1:])) for key, rows in groups]
-    return [("all", frame, _grid(frame, row, panels))]
 
 
 def _grid(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> go.Figure:
