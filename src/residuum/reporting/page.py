@@ -145,7 +145,8 @@ def _panel(panel: Panel, key: str, table_ids: Mapping[str, str], frames: Mapping
     ]
     groups = {view.group: [other for other in panel.views if other.group == view.group] for view in panel.views}
     tall = panel.shape == "wide" and any(view["height"] for view in views)
-    columns = [{x for trace in view["data"] for x in trace.get("x", ())} for view in views]  # of a map of blocks
+    drawn = [view.figure.to_plotly_json()["data"] for view in panel.views]
+    columns = [{x for trace in traces for x in trace.get("x", ())} for traces in drawn]  # of a map of blocks
     wide_map = panel.shape == "square" and max(map(len, columns)) > HALF_COLUMNS
     return {
         "id": key,
