@@ -203,6 +203,29 @@ def test_word_and_sentence_tasks_are_compared_model_by_model():
     assert redundancy.transfer_keeps_few_neurons.measure(found).values == pytest.approx((0.95, 0.99))
 
 
+def test_xlnet_is_set_against_bert_task_by_task_and_word_tasks_against_sentence_tasks_in_speed():
+    whole = ((0.9, 0.9, 0.9), (1, 0.3, 0.1))
+    pairs = [
+        (step("redundancy", model=m, task=t, unit="word"), reduced("word", *whole, redundant=n))
+        for m, counts in (("b", (1, 2, 1)), ("x", (3, 3, 2)))
+        for t, n in zip(("upos", "sem", "chunk"), counts, strict=True)
+    ]
+    found = redundancy.xlnet_is_more_redundant.measure(results(*pairs, families={"b": "bert", "x": "xlnet"}))
+    reach = 4.302652729911275 * 0.5773502691896258 / 3**0.5  # Student's, two degrees of freedom
+    (mean,) = found.cases.values()
+    assert (mean.value, mean.low, mean.high) == pytest.approx((4 / 3, 4 / 3 - reach, 4 / 3 + reach))
+
+    def reading(layer):
+        return run({"layers": layer}, costs=[{"layers": n, "ms": 1.0 + n} for n in range(4)])
+
+    speed = results(
+        (step("transfer", model="m", task="upos", unit="word"), reading(1)),
+        (step("transfer", model="m", task="sst2", unit="sentence"), reading(3)),
+        (step("transfer", model="m", task="rte", unit="sentence"), reading(2)),
+    )
+    assert redundancy.word_tasks_gain_more_speed.measure(speed).values == pytest.approx((2.0, 1.5))
+
+
 def test_the_last_two_layers_are_set_against_the_other_neighbours():
     def cka(a, i, b, j):
         return 0.5 if {i, j} == {2, 3} else 0.9 if abs(i - j) == 1 else 0.6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,12 @@ class Measurement:
             return Measurement(float(values.mean()), math.nan, math.nan)
         low, high = (float(np.where(np.isnan(bound), values, bound).mean()) for bound in bounds)
         return Measurement(float(values.mean()), low, high)
+
+    @staticmethod
+    def sampled(values: Sequence[float] | np.ndarray) -> Measurement:
+        """The mean of values (of tasks, or of pairs of languages) with Student's interval over them, 95 %."""
+        mean = Measurement.exact(float(np.mean(values)))
+        return mean.over_seeds(np.asarray(values, dtype=float))
 
     @staticmethod
     def accuracy(value: float, examples: int) -> Measurement:

@@ -353,7 +353,7 @@ def families_share_neurons(results: Results) -> Evidence | str | None:
             pairs = zip(rows["language_a"], rows["language_b"], strict=True)
             same = np.array([families[a] == families[b] for a, b in pairs])
             if same.any() and not same.all():
-                near, far = (_mean_with_error(rows["overlap"].to_numpy(float)[own]) for own in (same, ~same))
+                near, far = (Measurement.sampled(rows["overlap"].to_numpy(float)[own]) for own in (same, ~same))
                 cases[f"{model}, {step.task}"] = near - far
     return Evidence.of(cases) or "there are not both two languages of one family and languages of others"
 
@@ -380,7 +380,7 @@ def languages_share_neurons(results: Results) -> Evidence | None:
     for step, run in results.of("languages"):
         if "overlap" in run.tables:
             for model, rows in run.tables["overlap"].groupby("model", sort=False):
-                cases[f"{model}, {step.task}"] = _mean_with_error((rows["overlap"] - rows["chance"]).to_numpy(float))
+                cases[f"{model}, {step.task}"] = Measurement.sampled((rows["overlap"] - rows["chance"]).to_numpy(float))
     return Evidence.of(cases)
 
 
@@ -394,12 +394,6 @@ def distillation_hurts_transfer(results: Results) -> Evidence | str | None:
         for model, rows in table.groupby("model", sort=False):
             cases[f"{model}, {step.task}"] = Measurement.mean(rows, "change")
     return Evidence.of(cases) or NO_STUDENT
-
-
-def _mean_with_error(values: np.ndarray) -> Measurement:
-    """A mean with its normal interval over pairs of languages."""
-    reach = 1.96 * values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return Measurement(float(values.mean()), float(values.mean() - reach), float(values.mean() + reach))
 
 
 def _extreme(results: Results, family: str, *, highest: bool) -> Evidence | str | None:
