@@ -7,7 +7,7 @@ import torch
 import transformers as hf
 
 from residuum.models.surgery import keep_layers, load_whole
-from residuum.shrinking.healing import heal, healing_recipe, multiplies_bfloat16, relative_error
+from residuum.shrinking.healing import heal, healing_recipe, multiplies_bfloat16, relative_error, state_losses
 from tiny import TEXT
 
 SETTINGS = {"heal": 12, "heal_batch": 8, "heal_rate": None, "seed": 0, "device": "cpu", "progress": False}
@@ -71,6 +71,17 @@ def test_bfloat16_is_chosen_where_the_processor_multiplies_it(abilities, expecte
     settings = SimpleNamespace(**SETTINGS, heal_precision="auto")
     network = SimpleNamespace(config=hf.BertConfig(hidden_size=16))
     assert healing_recipe(settings, network).precision == ("bfloat16" if expected else "float32")
+
+
+def test_a_kept_block_shall_read_what_it_read_in_the_original():
+    generator = torch.Generator().manual_seed(0)
+    teacher = [torch.randn(2, 5, 4, generator=generator) for _ in range(7)]  # the embeddings, then six blocks
+    student = [teacher[0], teacher[2], teacher[4], teacher[6]]  # kept are 1, 3 and 5
+    mask = torch.ones(2, 5)
+    terms = state_losses(student, teacher, [1, 3, 5], mask, inner=True)
+    assert terms == {"states": 0, "inner states": 0}
+    assert state_losses(student, teacher, [1, 4, 5], mask, inner=True)["inner states"] > 0
+    assert set(state_losses(student, teacher, [1, 3, 5], mask, inner=False)) == {"states"}
 
 
 def test_relative_error_is_1_for_the_mean_and_0_for_the_goal():

@@ -174,10 +174,13 @@ def losses_of(lesson: Lesson) -> Callable[[dict[str, Any]], StepLosses]:
 def state_losses(
     student: Sequence[States], teacher: Sequence[States], kept: Sequence[int], mask: Tensor, *, inner: bool
 ) -> dict[str, Tensor]:
-    """Relative error of the last layer's states and, with `inner`, the mean over the blocks below, weighted."""
+    """Relative error of the last layer's states and, with `inner`, the mean over the blocks below, weighted.
+
+    What enters a kept block shall be what entered it in the original: the states of the block right below it there.
+    """
     shown = mask.bool()
     terms = {"states": relative_error(student[-1][shown], teacher[-1][shown])}
-    below = [(student[own], teacher[layer]) for own, layer in enumerate(kept[:-1], 1)]
+    below = [(student[own], teacher[layer - 1]) for own, layer in enumerate(kept[1:], 1)]
     if inner and below:
         errors = [relative_error(found[shown], goal[shown]) for found, goal in below]
         terms["inner states"] = INNER_WEIGHT * torch.stack(errors).mean()
