@@ -40,6 +40,7 @@ def main(report: Path) -> None:
     if executable is None:
         sys.exit("No Chromium found; install one to take pictures.")
     with tempfile.TemporaryDirectory() as profile, browsing(executable, Path(profile), timeout=240) as page:
+        page.call("Emulation.setScrollbarsHidden", hidden=True)  # nor may one vanish between measuring and drawing
         for name, (width, height, dark) in SHOTS.items():
             first_screen(page, width, height, dark)
             page.screenshot(IMAGES / name, whole=False)
