@@ -69,10 +69,10 @@ def _rows_by_shard(store: ActivationStore, rows: Int[np.ndarray, " row"] | None)
     chosen, stop = [], 0
     for index, shard in enumerate(store.manifest.shards):
         start, stop = stop, stop + shard.rows
-        own = None if rows is None else rows[slice(*np.searchsorted(rows, [start, stop]))] - start
-        n = shard.rows if own is None else len(own)
+        wanted = None if rows is None else rows[slice(*np.searchsorted(rows, [start, stop]))] - start
+        n = shard.rows if wanted is None else len(wanted)
         if n:
-            chosen.append((index, own, n))
+            chosen.append((index, wanted, n))
     return chosen
 
 

@@ -109,12 +109,12 @@ class Comparison(Result):
         value, low = np.asarray(rows["value"]), np.asarray(rows["low"])
         places = []
         for cell in (first, second):
-            (found,) = np.nonzero(
+            (matches,) = np.nonzero(
                 (rows[["model_a", "layer_a", "model_b", "layer_b"]] == list(cell)).to_numpy().all(axis=1)
             )
-            if not len(found) or np.isnan(low[found[0]]):
+            if not len(matches) or np.isnan(low[matches[0]]):
                 raise SettingError(f"There is no interval of {measure} for {tuple(cell)}.")
-            places.append(int(found[0]))
+            places.append(int(matches[0]))
         flat = left_out.reshape(len(left_out), -1)
         a, b = places
         bias = self.run.tensors.get(f"bias.{measure}")
@@ -225,15 +225,15 @@ def _comparable(settings: CompareSettings) -> tuple[list[Activations], list[str]
 
 def _dropped(ids: Sequence[str], name: str, names: Sequence[str]) -> dict[int, list[int]]:
     """The neurons of a model among `layer:neuron` (of every model) and `MODEL/layer:neuron`."""
-    found: dict[int, list[int]] = {}
-    for one in ids.split(",") if isinstance(ids, str) else ids:
-        model, _, neuron = one.strip().rpartition("/")
+    dropped: dict[int, list[int]] = {}
+    for neuron_id in ids.split(",") if isinstance(ids, str) else ids:
+        model, _, neuron = neuron_id.strip().rpartition("/")
         if model and model not in names:
-            raise SettingError(f"{one} names no model of this comparison; they are {', '.join(names)}.")
+            raise SettingError(f"{neuron_id} names no model of this comparison; they are {', '.join(names)}.")
         layer, index = split_id(neuron)
         if model in ("", name):
-            found.setdefault(layer, []).append(index)
-    return found
+            dropped.setdefault(layer, []).append(index)
+    return dropped
 
 
 def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activations]:
@@ -262,8 +262,8 @@ def _activations(settings: CompareSettings, attention: bool) -> Iterator[Activat
                 model = as_model(source, random_init=twin, seed=settings.seed, **loading)
                 if name is not None:
                     model = replace(model, name=f"{name} (random)" if twin else name)
-                given = attention and model.gives_attention
-                yield LiveActivations.of(model, corpus, attention=given, max_loss=settings.max_loss)
+                reads_attention = attention and model.gives_attention
+                yield LiveActivations.of(model, corpus, attention=reads_attention, max_loss=settings.max_loss)
 
 
 def _corpus(settings: CompareSettings) -> Corpus | None:
@@ -274,7 +274,7 @@ def _corpus(settings: CompareSettings) -> Corpus | None:
 
 
 def _named_sources(settings: CompareSettings) -> list[tuple[str | None, Any]]:
-    return [one for source in settings.sources for one in _series(*named_source(source))]
+    return [named for source in settings.sources for named in _series(*named_source(source))]
 
 
 def _outputs(settings: CompareSettings) -> list[Outputs]:
@@ -283,14 +283,14 @@ def _outputs(settings: CompareSettings) -> list[Outputs]:
         return []
     from residuum.comparison.outputs import model_outputs
 
-    corpus, found = _corpus(settings), []
+    corpus, loaded = _corpus(settings), []
     for name, place in _named_sources(settings):
         if corpus is not None and isinstance(place, str | Path) and not _is_store(place):
             loading = {"device": settings.device, "precision": settings.precision, "max_loss": settings.max_loss}
-            found.append(model_outputs(place, corpus, name=name, **loading))
-    headed = [one for one in found if one is not None]
-    classes = Counter(one.classes for one in headed)
-    alike = [one for one in headed if classes[one.classes] > 1]
+            loaded.append(model_outputs(place, corpus, name=name, **loading))
+    headed = [output for output in loaded if output is not None]
+    classes = Counter(output.classes for output in headed)
+    alike = [output for output in headed if classes[output.classes] > 1]
     if not alike:
         raise SettingError(
             f"Measures of outputs compare folders or names of models with heads over the same classes; of "
@@ -344,13 +344,13 @@ def _measure(plan: ComparisonPlan, config: dict[str, Any], left_out: str, progre
         variances: list[LayerVariance] | None = None
         uniform = 0
         if plan.of("moments") or plan.of("folds"):
-            found, variances = moment_estimates(plan, bar.update)
-            estimates |= found
+            measured, variances = moment_estimates(plan, bar.update)
+            estimates |= measured
         if plan.of("arrays"):
             estimates |= array_estimates(plan, side.sample, side.sizes)
         if plan.has_attention:
-            found, uniform = attention_estimates(plan, bar.update)
-            estimates |= found
+            measured, uniform = attention_estimates(plan, bar.update)
+            estimates |= measured
     estimates = {measure: estimates[measure] for measure in plan.measures}
     layers = layer_table(plan, variances, side.first_share)
     outliers = [row for row in layers.to_dict("records") if (row["top_share"] or 0.0) > OUTLIER_SHARE]
@@ -396,7 +396,7 @@ def chosen_measures(measures: str | Sequence[str]) -> list[str]:
     """The names of the measures that are asked for, sets such as `paper` spelled out."""
     names = measures.split(",") if isinstance(measures, str) else list(measures)
     layers = [name for name in MEASURES if name not in OUTPUTS]
-    chosen = [name.strip() for one in names for name in {**SETS, "all": layers}.get(one.strip(), (one,))]
+    chosen = [name.strip() for part in names for name in {**SETS, "all": layers}.get(part.strip(), (part,))]
     unknown = [name for name in chosen if name not in MEASURES]
     if unknown or not chosen:
         raise SettingError(

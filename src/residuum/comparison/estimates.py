@@ -173,17 +173,17 @@ def moment_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[str
         with threadpool_limits(1):
             total = halves[0] if len(halves) == 1 else merge(*halves, threads=plan.threads)
             for layer in {layer for pair in pairs for layer in pair} - variances.keys():
-                own = total.layer(layer)
-                kept = LayerSpectra(own, plan.options.get("variance") or 0.99).principal.whitening.shape[1]
+                layer_moments = total.layer(layer)
+                kept = LayerSpectra(layer_moments, plan.options.get("variance") or 0.99).principal.whitening.shape[1]
                 variances[layer] = LayerVariance(
-                    len(total.dead(layer)), *own.top_neuron, own.effective_rank, directions=kept
+                    len(total.dead(layer)), *layer_moments.top_neuron, layer_moments.effective_rank, directions=kept
                 )
-            found = _evaluate(plan, halves, total, folder)
+            evaluated = _evaluate(plan, halves, total, folder)
             del halves, total  # the sums under permuted words take their room
             nulls = list(_null_matrices(plan, pairs)) if plan.of("moments") else []
         both = [*pairs, *((j, i) for i, j in pairs)]
         cells = tuple(np.array(both).T)
-        for measure, estimate in found.items():
+        for measure, estimate in evaluated.items():
             values[measure].value[cells] = estimate.value[cells]
             values[measure].left_out[(slice(None), *cells)] = estimate.left_out[(slice(None), *cells)]
             if estimate.bias is not None:
@@ -224,9 +224,9 @@ def attention_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[
         return list(reduce_tasks(group_attention, tasks, merge_attention, plan.readers, finished))
 
     def matrices(part: Any) -> dict[str, np.ndarray]:
-        found = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
+        of_heads = {m: part.heads.layer_similarity(m) for m in HEAD_MEASURES if m in plan.measures}
         known = plan.of("attention moments")
-        return found | (similarity_matrices(part.moments, known, **plan.options_for(known)) if known else {})
+        return of_heads | (similarity_matrices(part.moments, known, **plan.options_for(known)) if known else {})
 
     parts = read()
     total = reduce(merge_attention, parts)
@@ -240,8 +240,10 @@ def attention_estimates(plan: ComparisonPlan, progress: Progress) -> tuple[dict[
     estimates = {}
     for measure in measures:
         covered = left_out if np.isfinite(MEASURES[measure].words_per_neuron) else []
-        null = _stack([one[measure][:n, n:] for one in nulls], (n, n)) if nulls else None
-        estimates[measure] = LayerEstimate(value[measure], _stack([one[measure] for one in covered], (n, n)), null)
+        null = _stack([by_measure[measure][:n, n:] for by_measure in nulls], (n, n)) if nulls else None
+        estimates[measure] = LayerEstimate(
+            value[measure], _stack([by_measure[measure] for by_measure in covered], (n, n)), null
+        )
     return estimates, int(total.heads.constant_rows.sum())
 
 
@@ -282,7 +284,7 @@ def side_pass(plan: ComparisonPlan, progress: Progress) -> SideEstimates:
         context = None if np.isnan(value).all() else LayerEstimate(value, _stack(left_out, value.shape))
     share = total.first_share(plan.widths) if plan.sources[0].unit == "word" else np.full(len(plan.widths), np.nan)
     joined = [np.concatenate(parts) for parts in zip(*samples, strict=True)]
-    return SideEstimates(context, share, joined, [len(one[0]) for one in samples])
+    return SideEstimates(context, share, joined, [len(layer_sample[0]) for layer_sample in samples])
 
 
 def _specificity(sums: ContextSums) -> Float[np.ndarray, " layer"]:
@@ -304,13 +306,13 @@ def _accumulate(plan: ComparisonPlan, pairs: list[Pair], folder: Path, progress:
     """
     kept = plan.intervals or plan.of("folds")
     files = {g.number: folder / f"group-{g.number}.safetensors" for g in plan.groups}
-    found = [g for g in plan.groups if kept and _is_whole(files[g.number])]
-    missing = [g for g in plan.groups if g not in found]
+    on_disk = [g for g in plan.groups if kept and _is_whole(files[g.number])]
+    missing = [g for g in plan.groups if g not in on_disk]
     task = partial(group_moments, plan.sources, products=plan.products, threads=plan.threads)
     computed = reduce_tasks(task, [[(p, pairs) for p in plan.parts[g.number]] for g in missing], merge, plan.readers)
     halves: dict[int, Moments] = {}
     for number, group in enumerate(plan.groups):
-        if group in found:
+        if group in on_disk:
             part = load_moments(files[group.number])
         else:
             part = next(computed)
@@ -334,15 +336,15 @@ def _evaluate(plan: ComparisonPlan, halves: list[Moments], total: Moments, folde
     """All measures of these moments, with the values without each group where there are to be intervals."""
     files = [folder / f"group-{group.number}.safetensors" for group in plan.groups]
     parts = [partial(load_moments, file) for file in files]
-    found, measures = {}, plan.of("moments")
+    evaluated, measures = {}, plan.of("moments")
     if plan.of("folds"):
-        found["ridge"] = fold_similarity(parts, total, threads=plan.threads)
+        evaluated["ridge"] = fold_similarity(parts, total, threads=plan.threads)
     options = {**plan.options_for(measures), "threads": plan.threads}
     if plan.intervals and len(halves) > 1 and measures:
-        return found | jackknife_matrices(parts, (halves[0], halves[1]), measures, total=total, **options)
+        return evaluated | jackknife_matrices(parts, (halves[0], halves[1]), measures, total=total, **options)
     n = len(plan.widths)
     matrices = similarity_matrices(total, measures, **options) if measures else {}
-    return found | {m: LayerEstimate(matrix, np.zeros((0, n, n))) for m, matrix in matrices.items()}
+    return evaluated | {m: LayerEstimate(matrix, np.zeros((0, n, n))) for m, matrix in matrices.items()}
 
 
 def _null_matrices(plan: ComparisonPlan, pairs: list[Pair]) -> Iterator[dict[str, np.ndarray]]:
@@ -355,8 +357,8 @@ def _null_matrices(plan: ComparisonPlan, pairs: list[Pair]) -> Iterator[dict[str
             for parts in plan.parts
         ]
         total = merge_tree(reduce_tasks(group_null, tasks, merge, plan.readers), merge)
-        found = similarity_matrices(total, measures, threads=plan.threads, **plan.options_for(measures))
-        yield {measure: np.where(upper, matrix[:n, n:], matrix[n:, :n]) for measure, matrix in found.items()}
+        matrices = similarity_matrices(total, measures, threads=plan.threads, **plan.options_for(measures))
+        yield {measure: np.where(upper, matrix[:n, n:], matrix[n:, :n]) for measure, matrix in matrices.items()}
 
 
 def _stack(matrices: list[np.ndarray], shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:

@@ -40,8 +40,8 @@ class _WithLogits(nn.Module):
         self.network, self.logits = network, nn.Identity()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        found = self.network(input_ids=input_ids, attention_mask=attention_mask).logits
-        return self.logits(found if found.ndim == 3 else found[:, None].expand(-1, input_ids.shape[1], -1))
+        logits = self.network(input_ids=input_ids, attention_mask=attention_mask).logits
+        return self.logits(logits if logits.ndim == 3 else logits[:, None].expand(-1, input_ids.shape[1], -1))
 
 
 def model_outputs(
@@ -70,7 +70,7 @@ def output_table(
     pairs = [(i, j) for i, j in combinations(range(len(outputs)), 2) if outputs[i].classes == outputs[j].classes]
     sums, counts = np.zeros((len(groups), len(measures), len(pairs))), np.zeros((len(groups), 1, len(pairs)))
     for g, group in enumerate(groups):
-        for layers, words in read_pieces([one.logits for one in outputs], group):
+        for layers, words in read_pieces([output.logits for output in outputs], group):
             for p, (i, j) in enumerate(pairs):
                 chosen = np.flatnonzero((words[:, 1] == 0) | (not outputs[i].of_sentences))
                 counts[g, :, p] += len(chosen)
@@ -80,9 +80,9 @@ def output_table(
                     sums[g, :, p] += [len(rows) * output_similarity(x, y, measure) for measure in measures]
     total, n = sums.sum(axis=0), counts.sum(axis=0)
     left_out = (total - sums) / (n - counts) if intervals and len(groups) > 1 else sums[:0]
-    found = jackknife(total / n, left_out, counts[:, 0, 0] if len(left_out) else None, bounds=(0.0, 1.0))
+    means = jackknife(total / n, left_out, counts[:, 0, 0] if len(left_out) else None, bounds=(0.0, 1.0))
     rows = [
-        (measure, outputs[a].logits.name, outputs[b].logits.name, found.value[m, p], found.low[m, p], found.high[m, p])
+        (measure, outputs[a].logits.name, outputs[b].logits.name, means.value[m, p], means.low[m, p], means.high[m, p])
         for m, measure in enumerate(measures)
         for p, (i, j) in enumerate(pairs)
         for a, b in ((i, j), (j, i))

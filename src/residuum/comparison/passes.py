@@ -123,11 +123,11 @@ def cut_into_groups(rows: Sequence[int], n_groups: int) -> list[SentenceGroup]:
 
 def group_parts(rows: Sequence[int], group: SentenceGroup) -> list[SentenceGroup]:
     """A group as the tasks that it is worth; they depend on the words alone."""
-    own = rows[group.first : group.stop]
-    runs = enumerate(cut_into_tasks(own))
+    sizes = rows[group.first : group.stop]
+    runs = enumerate(cut_into_tasks(sizes))
     return [
         replace(
-            group, first=group.first + run.start, stop=group.first + run.stop, words=sum(own[i] for i in run), part=i
+            group, first=group.first + run.start, stop=group.first + run.stop, words=sum(sizes[i] for i in run), part=i
         )
         for i, run in runs
     ]
@@ -250,15 +250,15 @@ class Treated:
         kept = block.places[:, 1] >= self.skip_first
         layers = []
         for i, (number, layer) in enumerate(zip(self.source.layers, block.layers, strict=True)):
-            own = layer[kept]
+            treated = layer[kept]
             if self.bounds is not None:
-                own = np.clip(own, *self.bounds[i])
+                treated = np.clip(treated, *self.bounds[i])
             if self.scales is not None:
-                own = own / self.scales[i]
+                treated = treated / self.scales[i]
             if number in self.dropped:
-                own = own.copy()
-                own[:, self.dropped[number]] = 0.0
-            layers.append(own.astype(layer.dtype, copy=False))
+                treated = treated.copy()
+                treated[:, self.dropped[number]] = 0.0
+            layers.append(treated.astype(layer.dtype, copy=False))
         return replace(block, layers=layers, places=block.places[kept])
 
 
@@ -291,9 +291,9 @@ def without_outliers(
         for layers, _ in read_pieces([cast(Activations, treated)], whole):
             m = len(layers[0])
             for i, layer in enumerate(layers):
-                own = layer.mean(axis=0, dtype=np.float64)
-                scatter[i] += np.square(layer - own).sum(axis=0) + (own - mean[i]) ** 2 * n * m / (n + m)
-                mean[i] += (own - mean[i]) * m / (n + m)
+                piece_mean = layer.mean(axis=0, dtype=np.float64)
+                scatter[i] += np.square(layer - piece_mean).sum(axis=0) + (piece_mean - mean[i]) ** 2 * n * m / (n + m)
+                mean[i] += (piece_mean - mean[i]) * m / (n + m)
             n += m
         roots = [np.sqrt(s / max(n, 1)) for s in scatter]
         scales = [np.where(root > SINGLE * np.abs(mu), root, 1.0) for root, mu in zip(roots, mean, strict=True)]
@@ -330,7 +330,7 @@ def read_pieces(
         keys = [_keys(block.places) for block in blocks]
         if any(not np.array_equal(keys[0], other) for other in keys[1:]):
             common = reduce(np.intersect1d, keys)
-            masks = [np.isin(own, common) for own in keys]
+            masks = [np.isin(key, common) for key in keys]
             blocks = [
                 replace(block, layers=[layer[mask] for layer in block.layers], places=block.places[mask])
                 for block, mask in zip(blocks, masks, strict=True)

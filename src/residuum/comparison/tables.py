@@ -64,11 +64,11 @@ def curve_table(
         models: dict[str, list[int]] = {}
         for i, (model, _) in enumerate(labels):
             models.setdefault(model, []).append(i)
-        for own in models.values():
-            if len(own) < 2:
+        for members in models.values():
+            if len(members) < 2:
                 continue
-            inside = _derive(lambda m, own=own: m[np.ix_(own, own)], estimate)
-            here = [labels[i] for i in own]
+            inside = _derive(lambda m, members=members: m[np.ix_(members, members)], estimate)
+            here = [labels[i] for i in members]
             average, adjacent = _derive(layer_average, inside), _derive(adjacent_profile, inside)
             parts.append(_curve(plan, "layer_average", measure, average, here))
             parts.append(_curve(plan, "to_next_layer", measure, adjacent, here[:-1]))
@@ -85,7 +85,7 @@ def layer_table(
     labels = layer_labels(plan)
     names = [field.name for field in fields(LayerVariance)]
     spread = {name: [getattr(v, name) for v in variances] if variances else None for name in names}
-    last = {model: max(layer for own, layer in labels if own == model) for model, _ in labels}
+    last = {model: max(layer for name_of_layer, layer in labels if name_of_layer == model) for model, _ in labels}
     return pd.DataFrame(
         {
             "model": [model for model, _ in labels],
@@ -107,7 +107,7 @@ def model_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) -> pd
     for measure, estimate in estimates.items():
         labels = layer_labels(plan, blocks_only="attention" in MEASURES[measure].source)
         models = list(dict.fromkeys(model for model, _ in labels))
-        places = {model: [i for i, (own, _) in enumerate(labels) if own == model] for model in models}
+        places = {model: [i for i, (name, _) in enumerate(labels) if name == model] for model in models}
         for a, b in product(models, models):
             block = estimate.value[np.ix_(places[a], places[b])].copy()
             if a == b:
@@ -118,13 +118,13 @@ def model_table(plan: ComparisonPlan, estimates: dict[str, LayerEstimate]) -> pd
     return pd.DataFrame(rows, columns=pd.Index(["measure", "model_a", "model_b", "best_layers", "all_layers"]))
 
 
-def beside_table(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+def beside_table(this: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """The values of the same layers over two texts, and the first minus the second with its interval.
 
     The texts share no sentences, so the errors on either side add up in squares (Zou and Donner 2008).
     """
     cells = ["measure", "model_a", "layer_a", "model_b", "layer_b"]
-    both = own.merge(other, on=cells, suffixes=("", "_beside"))
+    both = this.merge(other, on=cells, suffixes=("", "_beside"))
     if both.empty:
         raise SettingError(
             "The two comparisons have no measure of a pair of layers in common; name models alike with NAME=MODEL."
@@ -133,8 +133,8 @@ def beside_table(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     difference = a["value"] - b["value"]
     low = difference - np.hypot(a["value"] - a["low"], b["high"] - b["value"])
     high = difference + np.hypot(a["high"] - a["value"], b["value"] - b["low"])
-    found = {"value": a["value"], "beside": b["value"], "difference": difference, "low": low, "high": high}
-    return both[cells].assign(**found)
+    columns = {"value": a["value"], "beside": b["value"], "difference": difference, "low": low, "high": high}
+    return both[cells].assign(**columns)
 
 
 def null_summary(

@@ -79,10 +79,10 @@ class AttentionAccumulator:
 
     def _as_heads(self, layers: Sequence[Any]) -> Float[np.ndarray, "head word word"]:
         arrays = [as_heads(layer) for layer in layers]
-        found, words = [len(array) for array in arrays], {array.shape[1] for array in arrays}
-        if found != list(self._layout.widths) or len(words) > 1:
+        heads, words = [len(array) for array in arrays], {array.shape[1] for array in arrays}
+        if heads != list(self._layout.widths) or len(words) > 1:
             raise DataError(
-                f"The sentence has layers of {found} heads over {sorted(words)} words; expected "
+                f"The sentence has layers of {heads} heads over {sorted(words)} words; expected "
                 f"{list(self._layout.widths)} heads and the same words in each. Aggregate sub-words to words."
             )
         weights = np.concatenate(arrays, dtype=np.float64)
@@ -217,7 +217,7 @@ def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "h
     """
     heads, numbers = flat.shape
     safe = flat + TINY
-    own = np.einsum("hp,hp->h", flat, np.log(safe))
+    p_log_p = np.einsum("hp,hp->h", flat, np.log(safe))
     mixed = np.zeros((heads, heads))
     step = max(1, CACHED_NUMBERS // heads)
     for start in range(0, numbers, step):
@@ -226,7 +226,7 @@ def jensen_shannon(flat: Float[np.ndarray, "head pair"]) -> Float[np.ndarray, "h
             total = part[h + 1 :] + part[h]
             mixed[h, h + 1 :] += np.einsum("gp,gp->g", total, np.log(total))
     totals = flat.sum(axis=1)
-    doubled = own[:, None] + own - (mixed + mixed.T) + np.log(2) * (totals[:, None] + totals)
+    doubled = p_log_p[:, None] + p_log_p - (mixed + mixed.T) + np.log(2) * (totals[:, None] + totals)
     np.fill_diagonal(doubled, 0)
     return np.maximum(doubled, 0) / 2
 

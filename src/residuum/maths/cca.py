@@ -164,7 +164,7 @@ def ridge_errors(
     correlation matrix of y, w = (Λ + λ)⁻¹ Vᵀ S_yx, and A the test scatter about μ, neuron k has the squared
     errors A_xx[k, k] − 2 w_kᵀ Vᵀ A_yx[:, k] + w_kᵀ Vᵀ A_yy V w_k.
     """
-    found: dict[Pair, tuple[np.ndarray, np.ndarray]] = {}
+    added: dict[Pair, tuple[np.ndarray, np.ndarray]] = {}
 
     def about_training(x: int, y: int) -> np.ndarray:
         pair = test.pair(min(x, y), max(x, y))
@@ -186,10 +186,10 @@ def ridge_errors(
             for penalty in PENALTIES:
                 w = target / (np.maximum(values, 0) + penalty)[:, None]
                 errors.append((w * (quadratic @ w)).sum(axis=0) - 2 * (w * tested).sum(axis=0))
-            found[x, y] = np.array(errors, dtype=np.float32), squares
+            added[x, y] = np.array(errors, dtype=np.float32), squares
 
     run_threads(predict_from, [i for i, j in training.pairs if i == j], threads)
-    return found
+    return added
 
 
 def directions_for_share(values: Float[np.ndarray, " direction"], variance: float) -> int:

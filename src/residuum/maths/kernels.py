@@ -261,8 +261,8 @@ def cknna(
             both = members[i] & members[j]
             return _unbiased_product(np.where(both, kernels[i], 0.0), np.where(both, kernels[j], 0.0))
 
-        own = np.array([alignment(i, i) for i in range(len(kernels))])
-        norms = np.sqrt(np.maximum(np.outer(own, own), 0))
+        norms_squared = np.array([alignment(i, i) for i in range(len(kernels))])
+        norms = np.sqrt(np.maximum(np.outer(norms_squared, norms_squared), 0))
         products = _of_pairs(alignment, len(kernels))
         return np.clip(np.divide(products, norms, out=np.zeros_like(products), where=norms > 0), -1, 1)
 

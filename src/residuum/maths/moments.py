@@ -126,11 +126,11 @@ class MomentsAccumulator:
             fits = joint.ndim == 2 and joint.shape[1] == self._layout.total
             layers = {i: joint[:, self._layout.slices[i]] for i in self._chunk} if fits else {0: joint}
         words = max((layer.shape[:1] for layer in layers.values()), default=(0,))
-        found = {i: layer.shape for i, layer in layers.items()}
+        shapes = {i: layer.shape for i, layer in layers.items()}
         expected = {i: (*words, self._layout.widths[i]) for i in self._chunk}
-        if found != expected:
+        if shapes != expected:
             raise DataError(
-                f"The block has layers of shape {[*found.values()]}; expected words × neurons, "
+                f"The block has layers of shape {[*shapes.values()]}; expected words × neurons, "
                 f"{[*expected.values()]}. Pass the layers in the order of `widths`, side by side or as a list."
             )
         return layers

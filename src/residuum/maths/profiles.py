@@ -62,7 +62,7 @@ def depth_weights(
     """
     if len(base) == 0 or (np.diff(base) <= 0).any():
         raise SettingError(f"The depths {base.tolist()} are not ascending; give each layer once, in order.")
-    return np.stack([np.interp(depths, base, one) for one in np.eye(len(base))], axis=1)
+    return np.stack([np.interp(depths, base, unit) for unit in np.eye(len(base))], axis=1)
 
 
 class ContextAccumulator:

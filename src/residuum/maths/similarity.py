@@ -88,8 +88,8 @@ class Measures(dict[str, Measure]):
             raise SettingError(f"{name} is a measure of Residuum; give yours another name.")
         if not name.isidentifier() or name in ("paper", "attention", "all"):
             raise SettingError(f"{name!r} cannot name a measure; expected a word such as my_measure.")
-        own = {"unchanged_by": tuple(unchanged_by), "function": function}
-        self[name] = Measure(source, symmetric, lowest=lowest, words_per_neuron=NEVER, **own)
+        details = {"unchanged_by": tuple(unchanged_by), "function": function}
+        self[name] = Measure(source, symmetric, lowest=lowest, words_per_neuron=NEVER, **details)
 
 
 _SAMPLED = ("sample", "rng", "standardize")
@@ -316,8 +316,8 @@ def array_similarity_matrix(layers: Sequence[Any], measure: str, **options: Any)
     if options.pop("standardize", None):
         deviations = [array.std(axis=0, dtype=np.float64) for array in arrays]
         arrays = [a / np.where(d > 0, d, 1.0) for a, d in zip(arrays, deviations, strict=True)]
-    if own := MEASURES[measure].function:
-        matrix = np.array([[float(own(x, y)) for y in arrays] for x in arrays])
+    if function := MEASURES[measure].function:
+        matrix = np.array([[float(function(x, y)) for y in arrays] for x in arrays])
     elif measure == "cka_rbf":
         matrix = kernels.cka_rbf(arrays, **options)
     else:
@@ -414,8 +414,8 @@ class Gradient:
 
     def along(self, pair: PairMoments) -> float:
         """⟨∇θ, S⟩ for the scatter of some words: θ does not change with its scale, so ⟨∇θ, S⟩ is 0 for all words."""
-        own = ((self.xx, pair.x.scatter), (self.yy, pair.y.scatter))
-        diagonal = sum(float(np.vdot(g, s if g.ndim == 2 else np.diag(s))) for g, s in own)
+        terms = ((self.xx, pair.x.scatter), (self.yy, pair.y.scatter))
+        diagonal = sum(float(np.vdot(g, s if g.ndim == 2 else np.diag(s))) for g, s in terms)
         return float(np.vdot(self.cross, pair.cross)) + diagonal
 
 
@@ -485,7 +485,7 @@ def _mixed(pair: _Decomposed) -> tuple[float, float]:
 def _mixed_gradients(pair: _Decomposed) -> tuple[Gradient, Gradient]:
     """With b = S_yy⁺ S_yx: dR²_k = (2 b_k·dS_yx[:, k] − b_kᵀ dS_yy b_k − R²_k dS_xx[k, k]) / S_xx[k, k]."""
 
-    def one(predicted: np.ndarray, x: LayerMoments, y: LayerSpectra) -> Gradient:
+    def gradient(predicted: np.ndarray, x: LayerMoments, y: LayerSpectra) -> Gradient:
         fit = regression_fit(predicted, x.deviation)
         best = np.argsort(-fit, kind="stable")[: pair.options.top_k]
         weights = np.zeros(len(fit))  # of R² in the mean of R: 1 / 2R of each neuron that counts
@@ -496,8 +496,8 @@ def _mixed_gradients(pair: _Decomposed) -> tuple[Gradient, Gradient]:
         return Gradient(_single(2 * (b * weights).T), _single(-weights * fit**2), _single(-(b * weights) @ b.T))
 
     of_x, of_y = pair.predicted
-    backward = one(of_y, pair.moments.y, pair.x)
-    return one(of_x, pair.moments.x, pair.y), Gradient(backward.cross.T, backward.yy, backward.xx)
+    backward = gradient(of_y, pair.moments.y, pair.x)
+    return gradient(of_x, pair.moments.x, pair.y), Gradient(backward.cross.T, backward.yy, backward.xx)
 
 
 def _svcca(pair: _Decomposed) -> tuple[float, float]:
@@ -524,15 +524,15 @@ def _gulp(pair: _Decomposed) -> tuple[float, float]:
     """
     if pair.moments.x.trace == 0 or pair.moments.y.trace == 0:
         return 0.0, 0.0
-    roots, own = [], []
+    roots, norms = [], []
     for spectra in (pair.x, pair.y):
         values, vectors = spectra.plain
         unit = spectra.layer.trace / len(values)
         weights = 1 / (np.maximum(values, 0) / unit + pair.options.regularization)
         roots.append(vectors * np.sqrt(weights / unit))
-        own.append(float(np.sum((np.maximum(values, 0) / unit * weights) ** 2)))
+        norms.append(float(np.sum((np.maximum(values, 0) / unit * weights) ** 2)))
     both = float(np.linalg.norm(roots[0].T @ pair.moments.cross @ roots[1]) ** 2)
-    value = min(2 * both / sum(own), 1.0)
+    value = min(2 * both / sum(norms), 1.0)
     return value, value
 
 
@@ -671,9 +671,9 @@ _SPECTRA: Mapping[_Formula, str] = {
 
 def _formula(measure: str) -> _Formula:
     name = measure.removeprefix("attention_") if MEASURES[measure].source == "attention moments" else measure
-    own = MEASURES[measure].function
-    if own is not None and MEASURES[measure].source == "moments":
-        return lambda pair: (float(own(pair.moments)), float(own(pair.moments.swapped())))
+    function = MEASURES[measure].function
+    if function is not None and MEASURES[measure].source == "moments":
+        return lambda pair: (float(function(pair.moments)), float(function(pair.moments.swapped())))
     if name not in _FORMULAS:
         raise SettingError(f"{measure} cannot be had from moments; expected one of {', '.join(_FORMULAS)}.")
     return _FORMULAS[name]

@@ -106,9 +106,9 @@ def bootstrap_ratio(
     generator, sentences = np.random.default_rng(rng), len(part)
     draws, at_once = np.empty(resamples), max(1, DRAWN // sentences)
     for start in range(0, resamples, at_once):
-        own = draws[start : start + at_once]
-        chosen = generator.integers(sentences, size=(len(own), sentences))
-        np.divide(part[chosen].sum(axis=1), whole[chosen].sum(axis=1), out=own)
+        batch = draws[start : start + at_once]
+        chosen = generator.integers(sentences, size=(len(batch), sentences))
+        np.divide(part[chosen].sum(axis=1), whole[chosen].sum(axis=1), out=batch)
     return _percentiles(draws, np.asarray(part.sum() / whole.sum()), level)
 
 
@@ -254,8 +254,8 @@ def spearman(x: Float[np.ndarray, " point"], y: Float[np.ndarray, " other"], *, 
     """
     from scipy.stats import spearmanr  # slow to import, and seldom needed
 
-    found = pearson(x, y, level=level)  # also checks the input
-    if np.isnan(found.r):
-        return found
+    linear = pearson(x, y, level=level)  # also checks the input
+    if np.isnan(linear.r):
+        return linear
     rho, p_value = map(float, spearmanr(x, y))
-    return Correlation(rho, *_tanh_interval(rho, found.n, level, 1 + rho**2 / 2), p_value, found.n)
+    return Correlation(rho, *_tanh_interval(rho, linear.n, level, 1 + rho**2 / 2), p_value, linear.n)

@@ -162,8 +162,8 @@ def _model_panels(run: Run, main: str) -> Iterator[Panel]:
     )
     rows = run.tables["similarity"].query("measure == @main and model_a == model_b")
     squares = {
-        str(model): own.pivot_table(index="layer_a", columns="layer_b", values="value")
-        for model, own in rows.groupby("model_a", sort=False)
+        str(model): model_rows.pivot_table(index="layer_a", columns="layer_b", values="value")
+        for model, model_rows in rows.groupby("model_a", sort=False)
     }
     same = [(a, b) for a, b in combinations(squares, 2) if squares[a].index.equals(squares[b].index)]
     same = sorted(same, key=lambda pair: pair[1] != pair[0] + TWIN)[:DIFFERENCE_MAPS]  # models and their twins first
@@ -198,7 +198,7 @@ def _curve_panels(run: Run, main: str) -> Iterator[Panel]:
     """Curves over layers; over relative depth where models differ in the number of layers."""
     curves = run.tables["curves"]
     layers = run.tables["layers"]
-    lengths = {max(own["layer"]) for _, own in layers.groupby("model")}
+    lengths = {max(model_layers["layer"]) for _, model_layers in layers.groupby("model")}
     depths = len(lengths) > 1 and "depth" in layers
     if depths:
         places = layers[["model", "layer", "depth"]]
@@ -287,8 +287,10 @@ def curve_panel(
     """One curve of the table `curves` per measure (`first` is shown first), with one line per model over column `x`."""
     term, rows = curve_term(curve), table.loc[table["curve"] == curve]
 
-    def draw(own: pd.DataFrame) -> go.Figure:
-        return chart(lines(own, x, "value", "model"), y=term.axis or measure_term(own["measure"].iloc[0]).title)
+    def draw(measure_rows: pd.DataFrame) -> go.Figure:
+        return chart(
+            lines(measure_rows, x, "value", "model"), y=term.axis or measure_term(measure_rows["measure"].iloc[0]).title
+        )
 
     views = measure_views(rows, "curves", draw, where={"curve": curve})
     first = first if first in set(rows["measure"]) else main_measure(rows["measure"])
@@ -299,7 +301,7 @@ def _findings(run: Run, main: str) -> Iterator[Finding]:
     """What is worth saying first, all of it by one measure."""
     similarity, layers = run.tables["similarity"], run.tables["layers"]
     name = measure_term(main).title
-    models = {str(model): own["layer"].tolist() for model, own in layers.groupby("model", sort=False)}
+    models = {str(model): model_layers["layer"].tolist() for model, model_layers in layers.groupby("model", sort=False)}
     if outliers := [row for row in records(layers) if (row["top_share"] or 0.0) > OUTLIER_SHARE]:
         yield Finding("Outlier neurons", _outlier_text(outliers, bool(run.config.get("standardize"))))
     if early := [row for row in records(layers) if row.get("first_word_share", 0.0) > OUTLIER_SHARE]:
