@@ -88,9 +88,13 @@ class LiveActivations:
         """What of the corpus' file was not read, and how often."""
         return dict(self.extraction.corpus.skipped)
 
-    @cached_property
+    @property
     def audit(self) -> Audit:
         """What becomes of the corpus' words; they are aligned for it once more, which is little beside the model."""
+        return self._audit
+
+    @cached_property
+    def _audit(self) -> Audit:  # apart: what is cached is no property to the protocol `Audited`
         corpus, audit = self.extraction.corpus, Audit()
         for first in range(0, len(corpus), AUDITED):
             alignments = self.extraction.align(self._aligner, first, min(first + AUDITED, len(corpus)))
