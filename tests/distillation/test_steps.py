@@ -15,7 +15,7 @@ from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import PRESETS, read_settings
 from residuum.distillation.teaching import Teacher
 from residuum.distillation.texts import IGNORED
-from residuum.errors import ModelError, SettingError, StoreError
+from residuum.errors import MemoryLimitError, ModelError, SettingError, StoreError
 from residuum.maths import losses
 from residuum.training.loop import train
 from residuum.training.optimisation import trainable_groups
@@ -108,6 +108,14 @@ def test_a_language_has_the_teacher_that_is_named_for_it(settings, teacher_folde
     expected = prepare(settings(losses=ALL_TERMS, teacher=other, **trim))
     assert scores == pytest.approx(expected.scores(expected.teacher.model), rel=1e-4)
     assert len(both.teachers) == 2
+
+
+def test_the_weights_of_all_teachers_count_against_the_memory_limit(settings, teacher_folder, tmp_path):
+    other = save_teacher("xlm-roberta", tmp_path / "other", seed=1)
+    weights = (teacher_folder() / "model.safetensors").stat().st_size
+    limited = settings(teachers={"tr": [str(other)]}, out=str(tmp_path / "out"), max_memory=int(1.5 * weights))
+    with pytest.raises(MemoryLimitError, match=r"The step 'loading' of xlm-roberta, other needs"):
+        distill(limited)
 
 
 def test_teachers_that_do_not_fit_each_other_are_refused(settings, tmp_path):

@@ -128,7 +128,8 @@ def distill(settings: DistillSettings) -> Distillation:
     out = Path(settings.out)
     check_hub(settings.push_to_hub)
     if settings.max_memory is not None:
-        check_weights([settings.teacher], settings.max_memory)
+        others = (name for names in settings.teachers.values() for name in names)
+        check_weights(list(dict.fromkeys([settings.teacher, *others])), settings.max_memory)
         within(estimate(settings), settings.max_memory)
     identity = with_fingerprints(settings.identity())
     if run := finished_run(out, COMMAND, identity, fresh=settings.fresh):
