@@ -539,8 +539,17 @@ class StoreWriter:
             remove_temporaries(path)
             if fresh:
                 _clear(path)
-        self.manifest = self._resume(manifest)
-        if not (path / "manifest.json").exists():
+        if (path / "manifest.json").exists():
+            self.manifest = read_manifest(path)
+            if differences := self.manifest.differences(manifest):
+                raise OtherRunError(
+                    f"{path} holds other activations ({'; '.join(differences)}); choose another folder or pass --fresh."
+                )
+        else:
+            _clear(path)
+            if any(path.iterdir()):
+                raise StoreError(f"{path} is not empty and holds no activations; choose another folder.")
+            self.manifest = manifest
             with whole_file(path / "words.jsonl") as temporary, temporary.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in words)
             write_json(path / "manifest.json", asdict(self.manifest))
@@ -574,21 +583,6 @@ class StoreWriter:
         write_json(self.path / "manifest.json", asdict(self.manifest))
         if self.manifest.complete:
             release_folder(self.path)
-
-    def _resume(self, manifest: Manifest) -> Manifest:
-        if not (self.path / "manifest.json").exists():
-            _clear(self.path)
-            if any(self.path.iterdir()):
-                raise StoreError(f"{self.path} is not empty and holds no activations; choose another folder.")
-            return manifest
-        found = read_manifest(self.path)
-        differences = found.differences(manifest)
-        if differences:
-            raise OtherRunError(
-                f"{self.path} holds other activations ({'; '.join(differences)}); "
-                "choose another folder or pass --fresh."
-            )
-        return found
 
 
 def write_shard(folder: Path, index: int, shard: Shard, tensors: Mapping[str, Any]) -> Shard:

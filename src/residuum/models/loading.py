@@ -764,7 +764,20 @@ def _hooked_reader(names: tuple[str, ...], pads: bool) -> Callable[..., Reading]
             raise ModelError("Attention can be read from transformers models only.")
         seen: dict[str, Tensor] = {}
         modules = dict(module.named_modules())
-        hooks = [modules[n].register_forward_hook(_keep_output(n, batch, seen)) for n in set(names)]
+
+        def keep(part: nn.Module, _inputs: object, output: Any, name: str) -> None:
+            if not isinstance(output, Tensor | nn.utils.rnn.PackedSequence):
+                output = output[0]
+            if isinstance(output, nn.utils.rnn.PackedSequence):
+                output, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
+            elif getattr(part, "batch_first", True) is False:
+                output = output.transpose(0, 1)
+            if output.ndim != 3 or output.shape[:2] != batch["input_ids"].shape:
+                shape, expected = tuple(output.shape), tuple(batch["input_ids"].shape)
+                raise ModelError(f"Submodule {name!r} gave shape {shape}; expected {(*expected, 'hidden')}.")
+            seen[name] = output
+
+        hooks = [modules[n].register_forward_hook(partial(keep, name=n)) for n in set(names)]
         inputs = {"input_ids": batch["input_ids"]}
         if pads:
             inputs["attention_mask"] = batch["attention_mask"]
@@ -779,22 +792,6 @@ def _hooked_reader(names: tuple[str, ...], pads: bool) -> Callable[..., Reading]
         return Reading([seen[names[layer]] for layer in layers], [])
 
     return read
-
-
-def _keep_output(name: str, batch: Batch, seen: dict[str, Tensor]) -> Callable[..., None]:
-    def hook(module: nn.Module, _inputs: object, output: Any) -> None:
-        if not isinstance(output, Tensor | nn.utils.rnn.PackedSequence):
-            output = output[0]
-        if isinstance(output, nn.utils.rnn.PackedSequence):
-            output, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
-        elif getattr(module, "batch_first", True) is False:
-            output = output.transpose(0, 1)
-        if output.ndim != 3 or output.shape[:2] != batch["input_ids"].shape:
-            found, expected = tuple(output.shape), tuple(batch["input_ids"].shape)
-            raise ModelError(f"Submodule {name!r} gave shape {found}; expected {(*expected, 'hidden')}.")
-        seen[name] = output
-
-    return hook
 
 
 def _states(output: Any) -> Sequence[Tensor]:
