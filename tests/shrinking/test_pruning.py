@@ -17,6 +17,7 @@ from residuum.models.surgery import load_whole
 from residuum.probing.probe import probe
 from residuum.reporting.report import section
 from residuum.samples import sample, sample_text
+from residuum.shrinking.planning import Sample, block_influence
 from residuum.shrinking.pruning import prune
 from residuum.storage.results import read_run
 from tiny import TEXT, save_model
@@ -185,6 +186,15 @@ def test_choices_that_do_not_fit_together_are_refused(choice, message, tiny_fold
 def test_a_measurement_needs_a_number_of_layers(number, tiny_folder, corpus, tmp_path):
     with pytest.raises(SettingError, match="with a measurement expected the number of layers, from 1 to 2"):
         prune(tiny_folder("bert"), tmp_path, by="cka", drop=number, corpus=corpus)
+
+
+@pytest.mark.parametrize("family", ["bert", "xlnet"])
+def test_influence_counts_every_token_of_every_line_once(family, tiny_folder):
+    network, tokenizer = load_whole(tiny_folder(family))
+    whole, *parts = (Sample.of(network, tokenizer, lines, None) for lines in (TEXT[:3], *zip(TEXT[:3], strict=True)))
+    sizes = [int(part.batches[0]["attention_mask"].sum()) for part in parts]
+    expected = np.average([block_influence(network, part) for part in parts], axis=0, weights=sizes)
+    np.testing.assert_allclose(block_influence(network, whole), expected, rtol=1e-4)
 
 
 def test_the_types_of_layers_are_cut_with_the_layers(tiny_folder, tmp_path):

@@ -220,7 +220,6 @@ FEED_FORWARDS = (
     Inner(("mlp.dense_h_to_4h",), "mlp.dense_4h_to_h", "ffn_hidden_size"),  # Falcon
     Inner(("mlp.c_fc",), "mlp.c_proj", "intermediate_size"),  # GPT-Neo
     Inner(("fc1",), "fc2", "ffn_dim"),  # OPT
-    Inner(("ff.layer_1",), "ff.layer_2", "d_inner"),  # XLNet
     Inner(("layer.1.DenseReluDense.wi",), "layer.1.DenseReluDense.wo", "d_ff"),  # encoders of T5
     Inner(("layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"), "layer.1.DenseReluDense.wo", "d_ff"),
 )
@@ -235,11 +234,11 @@ def feed_forward(module: nn.Module) -> Inner:
         names = (*inner.into, inner.out)
         if hasattr(config, inner.key) and all(_part(block, name) is not None for block in blocks for name in names):
             return inner
-    if not any(hasattr(config, inner.key) for inner in FEED_FORWARDS):
+    if not any(hasattr(config, key) for key in ("d_inner", *(inner.key for inner in FEED_FORWARDS))):  # XLNet's
         reason = "its config has no setting for their number, which follows from the hidden size"
     else:
         reason = (
-            "its blocks are none of BERT, RoBERTa, MPNet, DistilBERT, ModernBERT, T5 (encoder), XLNet, GPT-2, GPT-Neo, "
+            "its blocks are none of BERT, RoBERTa, MPNet, DistilBERT, ModernBERT, T5 (encoder), GPT-2, GPT-Neo, "
             "GPT-NeoX, Falcon, OPT, Phi-3, Llama or Qwen"
         )
     raise ModelError(f"Feed-forward neurons of {type(module).__name__} cannot be cut: {reason}.")

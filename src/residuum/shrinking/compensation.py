@@ -283,7 +283,9 @@ def inner_moments(network: Any, sample: Sample, names: Sequence[str]) -> dict[st
         for part, sums in zip(parts, found[name], strict=True):
 
             def note(_: nn.Module, args: tuple[Any, ...], sums: _Moments = sums) -> None:
-                x = args[0].reshape(*shown[-1].shape, -1)[shown[-1]].float().cpu()
+                n_texts, n_tokens = shown[-1].shape
+                states = args[0].reshape(n_texts, -1, args[0].shape[-1])[:, :n_tokens]  # Longformer pads by itself
+                x = states[shown[-1]].float().cpu()
                 sums.count += len(x)
                 sums.total += x.sum(dim=0).double()
                 sums.scatter += (x.T @ x).double()

@@ -240,6 +240,8 @@ def block_influence(network: Any, sample: Sample) -> np.ndarray:
             before = args[0] if args else kwargs["hidden_states"]
             after = output[0] if isinstance(output, tuple) else output
             cosines = torch.cosine_similarity(before.float(), after.float(), dim=-1)
+            cosines = cosines.T if base.config.model_type == "xlnet" else cosines  # its blocks have the tokens first
+            cosines = cosines[:, : shown[-1].shape[1]]  # Longformer pads by itself
             totals[number] += float((1 - cosines)[shown[-1]].double().sum())
 
         return hook
