@@ -264,7 +264,7 @@ def candidate_harms(network: Any, score: Callable[[Any], float]) -> np.ndarray:
     """What is lost when each block goes, alone; `score` runs the network on the same batches whenever it is called.
 
     With the loss per token, and again after each removal, this is SLEB (Song et al. 2024). What lies below a block does
-    not change when it goes, so states that enter blocks are kept, and half of the work is spared.
+    not change when it goes, so states that enter blocks are kept; the deeper the model, the nearer this spares half.
     """
     blocks, n_bytes = model_blocks(network), 0
     held: list[list[Any]] = [[] for _ in blocks]
