@@ -24,8 +24,8 @@ from residuum import (
     import_activations,
     load_adapted,
     load_model,
-    open_store,
     predict,
+    probe,
     read_corpus,
     read_pairs,
     read_parallel,
@@ -37,6 +37,7 @@ from residuum.errors import CorpusError, ModelError, ResiduumError, SettingError
 from residuum.models.cards import plain
 from residuum.shrinking.predicting import corpus_of
 from residuum.storage.files import hold_folder, release_folder
+from residuum.storage.remote import local_path
 from residuum.storage.results import Run, read_run, write_run
 
 WORDS = [["The", "quick", "fox"], ["Привет", ",", "мир"]]
@@ -135,6 +136,31 @@ def test_numbers_of_numpy_limit_and_split_as_plain_ones_do(tmp_path):
     assert [part.sentences for part in of_numpy.split(np.array([6, 4]), seed=np.int64(3))] == expected
 
 
+@pytest.mark.parametrize("label", ["\ud800", b"NOUN", ("a", "b"), 1j])
+def test_a_label_that_is_no_text_or_number_is_refused_before_anything_is_read(label, tiny_folder):
+    corpus = Corpus("text", WORDS * 8, labels={"upos": [["A", "B", label]] * 16})
+    with pytest.raises(CorpusError, match=r"^text has the upos label .+; expected text or a number\.$"):
+        probe(str(tiny_folder("bert")), corpus, "upos", progress=False)
+
+
+def test_labels_and_names_that_are_none_are_refused():
+    for labels in (None, "NOUN", 3):
+        with pytest.raises(CorpusError, match=r"as labels; expected a list of them\.$"):
+            Corpus("text", WORDS, labels={"upos": labels})
+    for name in (None, 3, "\ud800"):
+        with pytest.raises(CorpusError, match=r"^A corpus has the name .+; expected text\.$"):
+            Corpus(name, WORDS)
+
+
+def test_layers_of_a_store_are_named_as_those_of_a_command(tiny_folder, tmp_path):
+    store = extract(tiny_folder("bert"), Corpus("text", WORDS), tmp_path / "acts", progress=False)
+    for layers in (1, np.int64(1), np.array([1]), range(1, 2), {1}):
+        np.testing.assert_array_equal(store.array(layers), store.array([1]))
+    for layers in (1.0, float("nan"), "x", True, [None]):
+        with pytest.raises(SettingError, match="^layers is "):
+            store.array(layers)
+
+
 def test_a_failed_extraction_leaves_the_model_whole_and_its_folder_free(tiny_folder, tmp_path):
     model, corpus = load_model(tiny_folder("bert"), device="cpu"), Corpus("text", WORDS)
     before = model.fingerprint, model.module.config.num_hidden_layers
@@ -158,7 +184,7 @@ def test_what_is_no_model_and_no_store_is_one_clear_error(thing, tmp_path):
     with pytest.raises(ModelError, match=r"^Found .+; expected a model folder, a hub name or a Model\.$"):
         load_model(thing)
     with pytest.raises(SettingError, match=r" is no place; expected a path or an address"):
-        open_store(thing)
+        local_path(thing)  # which opens stores
     with pytest.raises(ResiduumError):
         compare([thing], corpus=Corpus("text", WORDS), out=tmp_path, progress=False)
 

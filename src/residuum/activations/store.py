@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from residuum.activations.settings import VerifySettings
 from residuum.errors import OtherRunError, SettingError, StoreError
 from residuum.models.alignment import Audit
-from residuum.settings import command
+from residuum.settings import coerced, command
 from residuum.storage.files import (
     checksum,
     clear_disk_errors,
@@ -299,7 +299,7 @@ class ActivationStore:
             raise StoreError(f"{self.path} has {len(places):,} words and shards of {self.n_rows:,} rows. {REMEDY}")
         return places
 
-    def array(self, layers: Sequence[int] | None = None) -> Float32[np.ndarray, "word layer hidden"]:
+    def array(self, layers: Any = None) -> Float32[np.ndarray, "word layer hidden"]:
         """All rows of the wanted layers, memory-mapped from a file that is built on first use."""
         layers = self._known(layers)
         key = xxhash.xxh3_64_hexdigest(json.dumps([layers, [s.checksum for s in self.manifest.shards]]).encode())
@@ -312,7 +312,7 @@ class ActivationStore:
         return np.load(path, mmap_mode="r")
 
     def batches(
-        self, layers: Sequence[int] | None = None, neurons: Sequence[str] | None = None
+        self, layers: Any = None, neurons: Sequence[str] | None = None
     ) -> Iterator[Float32[np.ndarray, "word ..."]]:
         """Stream blocks, a shard at a time: words × layers × hidden, or words × neurons for ids such as `3:17`."""
         if neurons is None:
@@ -328,7 +328,7 @@ class ActivationStore:
             blocks = self.shard(index, known)
             yield np.stack([blocks[layer][:, neuron] for layer, neuron in columns], axis=1)
 
-    def shard(self, index: int, layers: Sequence[int] | None = None) -> list[Float32[np.ndarray, "word _"]]:
+    def shard(self, index: int, layers: Any = None) -> list[Float32[np.ndarray, "word _"]]:
         """One shard's wanted layers, each words × hidden, as float32."""
         return self._tensors(index, [f"layer-{layer}" for layer in self._known(layers)])
 
@@ -450,9 +450,15 @@ class ActivationStore:
         if checksum(file) != shard.checksum:
             raise StoreError(f"{file} has been altered (checksum differs); extract again with --fresh.")
 
-    def _known(self, layers: Sequence[int] | None) -> list[int]:
+    def _known(self, layers: Any) -> list[int]:
         if layers is None:
             return self.layers
+        try:
+            layers = coerced(layers, tuple[int, ...])
+        except (TypeError, ValueError):
+            raise SettingError(
+                f"layers is {layers!r:.80}; expected one of {_ranges(self.layers)}, or several."
+            ) from None
         for layer in layers:
             if layer not in self.layers:
                 here = f"{self.path} (it has {_ranges(self.layers)})"

@@ -132,6 +132,8 @@ class Corpus:
     choices: list[list[str]] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _is_unicode([self.name]):
+            raise CorpusError(f"A corpus has the name {ascii(self.name)[:60]}; expected text.")
         for name, kind in (("sentences", "words"), ("pairs", "words"), ("choices", "texts")):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, plain_rows(getattr(self, name), f"{self.name}, {name}", kind))
@@ -308,6 +310,8 @@ def _plain_labels(rows: Any, depth: int) -> Any:
         return rows if not set(map(type, first)) - _PLAIN else [_plain_labels(row, 1) for row in rows]
     if type(rows) is list and depth == 1 and not set(map(type, rows)) - _PLAIN:
         return rows
+    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        raise CorpusError(f"Found {repr(rows)[:60]} as labels; expected a list of them.")
     values = list(getattr(rows, "tolist", lambda: rows)())
     if depth == 2:
         return [_plain_labels(row, 1) for row in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -212,9 +213,15 @@ def unseen_notes(train: Sequence[Any], **held_out: Sequence[Any]) -> list[str]:
 
 
 def check_labels(task: Task, corpus: Corpus) -> None:
-    """Raise an error unless some word or sentence of a corpus has a label of the task."""
-    if not _has_label(task, labels_of(corpus, task)):
+    """Raise an error unless some word or sentence of a corpus has a label of the task, and all are text or numbers."""
+    known = known_labels(corpus, task)
+    if not known:
         raise CorpusError(f"{corpus.name} has no {task.name} label on any {task.unit}; expected at least some.")
+    wrong = [label for label in known if not isinstance(label, str | int | float)]
+    # half a surrogate pair, which only programs make, can be written nowhere
+    wrong = wrong or [label for label in set(known) if isinstance(label, str) and re.search("[\ud800-\udfff]", label)]
+    if wrong:
+        raise CorpusError(f"{corpus.name} has the {task.name} label {ascii(wrong[0])[:60]}; expected text or a number.")
 
 
 def _has_label(task: Task, labels: list[Any]) -> bool:
