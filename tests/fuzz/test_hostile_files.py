@@ -393,8 +393,9 @@ def test_a_config_of_more_blocks_than_any_model_has_is_refused_before_they_are_b
         load_whole(tmp_path / "model")
     with pytest.raises(ModelError, match=said):
         load_with_head(tmp_path / "model", Problem(Task("upos"), "tagging", ("A", "B")))
+    settings = DistillSettings(tmp_path / "model", {"en": "en.txt"}, preset="monoshot")
     with pytest.raises(ModelError, match=said):
-        load_teacher(DistillSettings(tmp_path / "model", {"en": "en.txt"}, preset="monoshot"))
+        load_teacher(settings.teacher, settings.loss)
 
 
 def test_a_network_that_loads_and_does_not_run_is_a_clear_error(tiny_folder, tmp_path):
