@@ -62,7 +62,7 @@ def retrieved(rows):
 def test_retrieval_with_all_layers_only_or_with_one_draws_its_scores():
     together, one = Shown(retrieved([2])).plot(), Shown(retrieved([1])).plot()
     assert (list(together.data[0].x), together.layout.yaxis.ticktext) == ([0.4], ("en → tr, layers 0-1",))
-    assert (list(one.data[0].x), one.layout.yaxis.ticktext) == ([0.5], ("en → tr, layers 1",))
+    assert (list(one.data[0].x), one.layout.yaxis.ticktext) == ([0.5], ("en → tr, layer 1",))
     several = Shown(retrieved([0, 1, 2]))
     assert list(several.plot().data[-1].y) == [0.3, 0.5]
     assert list(several.plot("choice of layers").data[0].x) == [0.4]
