@@ -20,7 +20,8 @@ def test_every_finding_says_its_verdict_and_its_numbers():
         "(--scale sample)."
     )
     assert holds.text == (
-        f"{sentence('holds')} Measured: 0.425, 0.2 to 0.65 over all cases (claim: > 0); true in 2 of 2 cases."
+        f"{sentence('holds')} Difference in CKA: 0.425 (95\u00a0% CI over all cases 0.2 to 0.65; claim: above 0); "
+        "true in 2 of 2 cases."
     )
     assert [one.verdict for one in (holds, fails, unclear, unmeasured)] == [
         "holds", "does not hold", "inconclusive", "not measured",

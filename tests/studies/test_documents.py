@@ -11,6 +11,12 @@ from residuum.studies.running import DOCUMENTS, block_parameters, expected_secon
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_claim_names_the_quantity_that_it_measures(name):
+    quantities = [claim.quantity for claim in DOCUMENTS[name].claims]
+    assert all(quantity[:1].isupper() and len(quantity) > 20 for quantity in quantities)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_step_has_a_folder_and_every_exhibit_a_step(name, sample_context):
     document = DOCUMENTS[name]
     steps = document.steps(sample_context)

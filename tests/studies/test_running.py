@@ -75,6 +75,7 @@ def chain(monkeypatch):
         return float(run.tables["numbers"]["value"].iloc[0])
 
     def letters(results):
+        """Length of a name."""
         return Evidence.exact({"tiny": value(results.only("second"), "tiny")})
 
     def step(name, context):
@@ -145,9 +146,7 @@ def test_verdicts_are_computed_and_reasons_are_given(chain, tmp_path):
     assert frame.loc["§3", "note"] == "there is one"
     assert frame["document"].isna().all()
     assert found.run.summary["holds"] == 1
-    assert (
-        "holds  §1: Names are long. Measured: 6.000 [6.000, 6.000] (claim: > 3); true in 1 of 1 cases." in found.text()
-    )
+    assert "holds  §1: Names are long. Length of a name: 6 (claim: above 3); true in 1 of 1 cases." in found.text()
     assert found.cases["case"].tolist() == ["tiny", "tiny"]
 
 
@@ -162,7 +161,7 @@ def test_exhibits_stand_in_the_order_of_the_document_and_so_does_the_page(chain,
     assert (tmp_path / "out" / "table-1.csv").read_text(encoding="utf-8").split() == ["value", str(len("first"))]
     page = found.page.read_text(encoding="utf-8")
     assert "A chain of three" in page
-    assert "Names are short. Measured: 6, 6 to 6 over all cases (claim: &lt; 3); true in 0 of 1 cases." in page
+    assert "Names are short. Length of a name: 6 (claim: below 3); true in 0 of 1 cases." in page
     assert 'data-verdict="does not hold"' in page
 
 

@@ -23,7 +23,7 @@ from residuum.reporting.charts import (
 )
 from residuum.reporting.content import Finding, Panel, Row, Section, SectionTable, TableSpec, View, records, views_by
 from residuum.reporting.similarity import heatmap
-from residuum.reporting.wording import CONFIDENCE, count, curve_term, listed
+from residuum.reporting.wording import CONFIDENCE, claim_text, count, curve_term, listed
 from residuum.storage.results import Run
 
 STUDY_TABLES = {
@@ -80,15 +80,8 @@ def study_section(run: Run) -> Section:
     )
     findings = [Finding("Study", overview)]
     for row in records(claims):
-        text = str(row["finding"]).removesuffix(".") + "."
-        if not np.isnan(row["ours"]):
-            bounds = "" if np.isnan(row["low"]) else f", {row['low']:.3g} to {row['high']:.3g} over all cases"
-            text += f" Measured: {row['ours']:.3g}{bounds} (claim: {row['rule']}); true in {row['cases']} cases"
-            text += "." if np.isnan(row["document"]) else f"; the paper has {row['document']:.4g}."
-        if row["note"]:
-            text += f" Note: {row['note'].removesuffix('.')}."
         verdict = str(row["verdict"])
-        findings.append(Finding(str(row["where"]), text, verdict, minor=verdict not in DECIDED))
+        findings.append(Finding(str(row["where"]), claim_text(row), verdict, minor=verdict not in DECIDED))
     reached = [verdict for verdict in VERDICTS if verdicts[verdict] or verdict != "not measured"]
     facts = {TILES.get(verdict, verdict): verdicts[verdict] for verdict in reached}
     return Section(
@@ -193,7 +186,8 @@ def _study_panels(run: Run) -> Iterator[Panel]:
         )
         label = f"{row['where']}: {row['finding']}"
         label = label if len(label) <= LABEL_LENGTH else f"{label[: LABEL_LENGTH - 1].rstrip()}…"
-        where, note = {"where": row["where"], "finding": row["finding"]}, f"{row['finding']} Verdict: {row['verdict']}."
+        where = {"where": row["where"], "finding": row["finding"]}
+        note = f"{row['finding']} The value: {row['quantity']}. Verdict: {row['verdict']}."
         views.append(View(f"claim {place}", label, figure, "cases", where, note=note))
     caption = f"One dot per case with its {CONFIDENCE} interval; the dashed line is the bound of the claim."
     yield Panel("Every claim, case by case", caption, tuple(views), choice="Claim")

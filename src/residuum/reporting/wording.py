@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,17 @@ def shown(value: Any) -> str:
 def listed(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def claim_text(row: Mapping[Any, Any]) -> str:
+    """A claim of a document, its quantity with the interval, the rule, and what else is to be said."""
+    text = str(row["finding"]).removesuffix(".") + "."
+    if row["cases"]:
+        counted = np.isnan(row["low"]) or row["low"] == row["high"]
+        bounds = "" if counted else f"{CONFIDENCE} CI over all cases {row['low']:.3g} to {row['high']:.3g}; "
+        text += f" {row['quantity']}: {row['ours']:.3g} ({bounds}claim: {row['rule']}); true in {row['cases']} cases"
+        text += "." if np.isnan(row["document"]) else f"; the document has {row['document']:.4g}."
+    return f"{text} Note: {row['note'].removesuffix('.')}." if row["note"] else text
 
 
 def capital(text: str) -> str:

@@ -140,7 +140,7 @@ class Rule:
         return value > self.bound if self.above else value < self.bound
 
     def __str__(self) -> str:
-        return f"{'>' if self.above else '<'} {self.bound:g}"
+        return f"{'above' if self.above else 'below'} {self.bound:g}"
 
 
 @dataclass(frozen=True)
@@ -207,9 +207,18 @@ class Claim:
     rule: Rule
     measure: Measure
 
+    @property
+    def quantity(self) -> str:
+        """What the number of the claim is: the first line of what its function says of itself."""
+        said = getattr(self.measure, "func", self.measure).__doc__ or ""
+        return said.partition("\n")[0].removesuffix(".")
+
 
 def claim(where: str, finding: str, *, above: float | None = None, below: float | None = None) -> Callable[..., Claim]:
-    """Decorate the function that measures a claim: `@claim("§5.1, figure 1", "Neighbours are alike.", above=0)`."""
+    """Decorate the function that measures a claim: `@claim("§5.1, figure 1", "Neighbours are alike.", above=0)`.
+
+    The first line of its docstring names the quantity wherever the claim is shown.
+    """
     assert (above is None) != (below is None), "a claim has one bound"
     rule = Rule(above) if above is not None else Rule(below or 0.0, above=False)
     return lambda measure: Claim(where, finding, rule, measure)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from residuum.studies.exhibits import Exhibit
     from residuum.studies.steps import StudyContext
 
-FINDING_COLUMNS = ("where", "finding", "verdict", "ours", "low", "high", "rule", "cases", "document", "bound", "note")
+FINDING_COLUMNS = (
+    "where", "finding", "verdict", "quantity", "ours", "low", "high", "rule", "cases", "document", "bound", "note",
+)  # fmt: skip
 CASE_COLUMNS = ("where", "finding", "case", "value", "low", "high", "agrees")
 EXHIBIT_COLUMNS = (
     "document", "shows", "table", "rows", "step", "command", "steps", "shape", "x", "y", "by", "panel",
@@ -226,7 +228,8 @@ def finding_tables(document: Document, results: Results, *, printed: bool) -> di
 
 
 def _finding_row(claim: Claim, evidence: Evidence | str | None) -> dict[str, Any]:
-    row = {"where": claim.where, "finding": claim.finding, "rule": str(claim.rule), "bound": claim.rule.bound}
+    row = {"where": claim.where, "finding": claim.finding, "quantity": claim.quantity}
+    row |= {"rule": str(claim.rule), "bound": claim.rule.bound}
     row |= {"document": math.nan}  # other models or other data: the document's number is not comparable
     if not isinstance(evidence, Evidence):
         note = evidence or "nothing that was measured can tell"
@@ -243,11 +246,12 @@ def _number_row(printed: PrintedNumber, run: Run, model: str) -> dict[str, Any]:
     return {
         "where": printed.where,
         "finding": printed.what,
+        "quantity": "The same number here",
         "document": printed.value,
         "ours": ours,
         "low": math.nan,
         "high": math.nan,
-        "rule": f"± {printed.tolerance:g}",
+        "rule": f"within {printed.tolerance:g} of the document's",
         "bound": math.nan,
         "cases": f"{int(agrees)} of 1",
         "verdict": HOLDS if agrees else DOES_NOT_HOLD,

@@ -16,6 +16,7 @@ from residuum.errors import OtherRunError, SettingError, StoreError
 from residuum.models.loading import check_folder_or_name, check_weights, short_name
 from residuum.models.surgery import files_fingerprint
 from residuum.reporting.report import report
+from residuum.reporting.wording import claim_text
 from residuum.samples import teacher_folder
 from residuum.settings import command, from_mapping, named_source
 from residuum.storage.results import (
@@ -338,9 +339,4 @@ def _kept_if_same(kept: Any, wanted: Any) -> Any:
 
 def _finding_line(row: Mapping[Any, Any]) -> str:
     """Verdict, claim, our number with its interval, the rule, and in how many cases it is true."""
-    numbers = ""
-    if row["cases"]:
-        interval = "" if math.isnan(row["low"]) else f" [{row['low']:.3f}, {row['high']:.3f}]"
-        numbers = f" Measured: {row['ours']:.3f}{interval} (claim: {row['rule']}); true in {row['cases']} cases."
-    note = f" Note: {row['note']}." if row["note"] else ""
-    return f"{row['verdict']:>13}  {row['where']}: {row['finding']}{numbers}{note}"
+    return f"{row['verdict']:>13}  {row['where']}: {claim_text(row)}"

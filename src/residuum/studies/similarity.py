@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -533,7 +535,7 @@ SIMILARITY = Document(
                 f"§6.1, figure {figure}",
                 f"Fine-tuning changes the {what} of top layers more than that of lower layers.",
                 Rule(0.0),
-                lambda results, measure=measure: tuning_changes_the_top(results, measure),
+                partial(tuning_changes_the_top, measure=measure),
             )
             for figure, what, measure in ((5, "representation", "cka"), (6, "attention", "attention_js"))
         ),
@@ -542,7 +544,7 @@ SIMILARITY = Document(
                 f"§6.1, figure {figure}",
                 f"Fine-tuned for different tasks, the {what} of top layers differs more than that of lower layers.",
                 Rule(0.0),
-                lambda results, measure=measure: tunings_part_at_the_top(results, measure),
+                partial(tunings_part_at_the_top, measure=measure),
             )
             for figure, what, measure in ((5, "representation", "cka"), (6, "attention", "attention_js"))
         ),
