@@ -16,7 +16,7 @@ print(decided[["where", "verdict", "ours", "low", "high", "rule"]].round(3).to_s
 
 # %%
 for _, claim in decided.iterrows():
-    print(f"{claim['verdict']}: {claim['finding']} (measured {claim['ours']:.3f}; claim: {claim['rule']})")
+    print(f"{claim['verdict']}: {claim['finding']} {claim['quantity']}: {claim['ours']:.3f} (claim: {claim['rule']})")
 
 # %% [markdown]
 # `steps` runs only some kinds of steps; leave it out for all of them. With your models and data:

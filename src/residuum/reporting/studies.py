@@ -28,11 +28,11 @@ from residuum.storage.results import Run
 
 STUDY_TABLES = {
     "findings": TableSpec(
-        "`ours` is the mean over cases (a model, or a model and a task); low and high cover the intervals of all "
+        "`ours` is the quantity, its mean over cases (a model, or a model and a task); low and high cover the intervals of all "
         "cases. A claim holds where that interval lies on its side of the bound, does not hold where it lies on the "
         "other side, and is inconclusive where it contains the bound. The paper's number is given only for its own "
         "models and data.",
-        "where, finding, document, ours, low, high, rule, bound, cases, verdict, note",
+        "where, finding, quantity, document, ours, low, high, rule, bound, cases, verdict, note",
     ),
     "cases": TableSpec(
         "Every number behind the verdicts. A number that was counted, not sampled, is its own interval.",
