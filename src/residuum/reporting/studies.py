@@ -28,10 +28,10 @@ from residuum.storage.results import Run
 
 STUDY_TABLES = {
     "findings": TableSpec(
-        "`ours` is the quantity, its mean over cases (a model, or a model and a task); low and high cover the intervals "
-        "of all cases. A claim holds where that interval lies on its side of the bound, does not hold where it lies on "
-        "the other side, and is inconclusive where it contains the bound. The paper's number is given only for its own "
-        "models and data.",
+        "`ours` is the mean of the quantity over cases (a model, or a model and a task); low and high cover the "
+        "intervals of all cases. A claim holds where that interval lies on its side of the bound, does not hold "
+        "where it lies on the other side, and is inconclusive where it contains the bound. The paper's number is "
+        "given only for its own models and data.",
         "where, finding, quantity, document, ours, low, high, rule, bound, cases, verdict, note",
     ),
     "cases": TableSpec(
