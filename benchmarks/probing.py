@@ -214,10 +214,9 @@ class Trial:
 
 def run_orders(folder: str, name: str) -> None:
     """Accuracies of heads of several orders, and minimal sets of the default one."""
-    from residuum.maths.class_sums import class_sums
     from residuum.maths.metrics import paired_loss
     from residuum.maths.probing import Probe
-    from residuum.maths.rankings import LCA_PENALTY, lca_ranking, probeless_ranking, random_rankings
+    from residuum.maths.rankings import LCA_PENALTY, class_sums, lca_ranking, probeless_ranking, random_rankings
     from residuum.maths.selection import smallest_sufficient_set
     from residuum.maths.task_moments import forward_selection, quick_probes, task_moments
 

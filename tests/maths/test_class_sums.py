@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from residuum.errors import DataError
-from residuum.maths.class_sums import class_sums
+from residuum.maths.rankings import class_sums
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(2, 3, (90, 5)).astype(np.float32)

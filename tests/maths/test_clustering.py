@@ -15,8 +15,8 @@ from residuum.maths.clustering import (
     moments_correlation,
     neuron_correlation,
 )
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.moments import MomentsAccumulator
-from residuum.maths.neuron_ids import NeuronLayout
 
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residuum.maths.arrays import SINGLE, constant_neurons, rounding_floor
-from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_correlation, cluster_neurons, moments_correlation, neuron_correlation
 from residuum.maths.features import column_moments, constant_columns
 from residuum.maths.moments import MomentsAccumulator, merge
 from residuum.maths.rankings import (
+    class_sums,
     gaussian_ranking,
     intersection_over_union,
     joint_scatter,

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.description_length import description_lengths
 from residuum.maths.features import ShardedFeatures
+from residuum.maths.probe_scores import description_lengths
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target, number_target
 

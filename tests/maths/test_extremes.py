@@ -7,7 +7,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import DataError
-from residuum.maths.class_sums import class_sums
 from residuum.maths.clustering import cluster_neurons, neuron_correlation
 from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, info_nce, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
@@ -15,6 +14,7 @@ from residuum.maths.probe_scores import pearson_score, selectivity
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.rankings import (
     Ranking,
+    class_sums,
     gaussian_ranking,
     iou_ranking,
     joint_scatter,

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from residuum.errors import DataError
-from residuum.maths.class_sums import class_sums
-from residuum.maths.rankings import Scatter, gaussian_bytes, gaussian_ranking, joint_scatter, scatter_of_words
+from residuum.maths.rankings import (
+    Scatter,
+    class_sums,
+    gaussian_bytes,
+    gaussian_ranking,
+    joint_scatter,
+    scatter_of_words,
+)
 
 
 def scattered(x, classes, n_classes):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.layer_blocks import plan_passes, scatter_bytes
+from residuum.maths.layouts import plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, MomentsAccumulator, merge, subtract
 
 WIDTHS = [3, 5, 2]

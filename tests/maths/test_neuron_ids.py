@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.errors import SettingError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 
 LAYOUT = NeuronLayout(widths=(3, 2, 4), layers=(0, 5, 6))
 

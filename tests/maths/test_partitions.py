@@ -11,7 +11,7 @@ from residuum.maths.clustering import (
     partition_agreement,
     square_distances,
 )
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 
 FIVE_LAYERS = NeuronLayout((2, 2, 2, 2, 2))
 

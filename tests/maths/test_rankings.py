@@ -8,9 +8,9 @@ from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import jaccard_score
 
 from residuum.errors import DataError, SettingError
-from residuum.maths.class_sums import class_sums
 from residuum.maths.rankings import (
     beats_random,
+    class_sums,
     intersection_over_union,
     iou_ranking,
     lca_ranking,

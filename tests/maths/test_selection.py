@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from residuum.errors import SettingError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.selection import (
     SetScore,
     growing_sizes,

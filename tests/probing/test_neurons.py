@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from made_stores import broken_store, made_store
 from residuum.errors import CorpusError, DataError, MemoryLimitError, SettingError, StoreError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.probing import PaperRecipe, Probe
 from residuum.maths.targets import class_target
 from residuum.maths.task_moments import task_moments

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target, number_target
 from residuum.shrinking.classifier import classifier_bytes, classifier_of, folded

@@ -29,7 +29,7 @@ from residuum.corpus import Corpus, read_corpus
 from residuum.costs import Cost, CostStep, within
 from residuum.engine import Engine, as_engine, worker_count
 from residuum.errors import SettingError
-from residuum.maths.neuron_ids import split_id
+from residuum.maths.layouts import split_id
 from residuum.maths.similarity import MEASURES, check_options
 from residuum.maths.statistics import Interval, jackknife
 from residuum.settings import command, named_source

@@ -20,7 +20,7 @@ from residuum.comparison.passes import (
 )
 from residuum.costs import Cost, CostStep, quickest, within
 from residuum.engine import MOST_TASKS, Engine, tree_height
-from residuum.maths.layer_blocks import scatter_bytes
+from residuum.maths.layouts import scatter_bytes
 from residuum.maths.moments import CHUNK, MomentsAccumulator, merge
 from residuum.maths.similarity import array_similarity_matrix, similarity_matrices
 

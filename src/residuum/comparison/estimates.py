@@ -33,7 +33,7 @@ from residuum.maths import attention
 from residuum.maths import profiles as contexts
 from residuum.maths.attention import HEAD_MEASURES
 from residuum.maths.cca import LayerSpectra
-from residuum.maths.layer_blocks import Pair, plan_passes, scatter_bytes
+from residuum.maths.layouts import Pair, plan_passes, scatter_bytes
 from residuum.maths.moments import CHUNK, Moments, merge, subtract
 from residuum.maths.profiles import ContextSums
 from residuum.maths.similarity import (

@@ -22,7 +22,7 @@ from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import SINGLE
 from residuum.maths.attention import HEAD_MEASURES, AttentionAccumulator, AttentionSums, word_pairs
 from residuum.maths.attention import merge as merge_heads
-from residuum.maths.layer_blocks import Layout, Pair
+from residuum.maths.layouts import Layout, Pair
 from residuum.maths.moments import Moments, MomentsAccumulator, merge
 from residuum.maths.profiles import ContextAccumulator, ContextSums
 from residuum.maths.profiles import merge as merge_contexts

@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_float_array
-from residuum.maths.layer_blocks import Layout
+from residuum.maths.layouts import Layout
 
 HEAD_MEASURES = ("attention_norm", "attention_pearson", "attention_js")
 # Rows of half-precision weights miss 1 by up to a few rounding steps of 2⁻⁸.

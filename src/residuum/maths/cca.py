@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from residuum.errors import SettingError
-from residuum.maths.layer_blocks import Pair
+from residuum.maths.layouts import Pair
 from residuum.maths.moments import EPSILON, LayerMoments, Moments, PairMoments, run_threads
 
 ROUNDINGS = 4.0

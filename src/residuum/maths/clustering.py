@@ -13,8 +13,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import constant_neurons, resolution_of, rounding_floor
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.moments import Moments
-from residuum.maths.neuron_ids import NeuronLayout
 
 Labels = Int[np.ndarray, " neuron"]
 Thresholds = float | Sequence[float] | Float[np.ndarray, " threshold"]

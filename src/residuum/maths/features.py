@@ -127,7 +127,7 @@ def column_moments(features: Features) -> tuple[Float[np.ndarray, " neuron"], Fl
 
 
 def constant_columns(features: Features) -> Bool[np.ndarray, " neuron"]:
-    """Which neurons are constant beside the others that are given (`maths.constancy`)."""
+    """Which neurons are constant beside the others that are given (`maths.arrays`)."""
     mean, scatter = _mean_and_scatter(features)
     return constant_neurons(scatter, rounding_floor(features.shape[0], mean))
 

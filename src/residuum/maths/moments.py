@@ -29,7 +29,7 @@ from residuum.maths.arrays import (
     resolution_of,
     rounding_floor,
 )
-from residuum.maths.layer_blocks import Layout, Pair, held_pairs
+from residuum.maths.layouts import Layout, Pair, held_pairs
 
 EPSILON = float(np.finfo(np.float64).eps)
 # What long float64 sums, and differences of them, may lose of their size.
@@ -329,7 +329,7 @@ class Moments:
         return np.flatnonzero(~self.alive(i))
 
     def alive(self, i: int) -> Bool[np.ndarray, " neuron"]:
-        """Which neurons of layer `i` are not constant, by the rule of `maths.constancy`."""
+        """Which neurons of layer `i` are not constant, by the rule of `maths.arrays`."""
         if not 0 <= i < self.n_layers:
             raise SettingError(f"Layer {i} is not in these moments (they have 0–{self.n_layers - 1}).")
         return ~constant_neurons(np.diag(self._block(i, i)), self.floor[self._layout.slices[i]], self.resolution)

@@ -24,7 +24,7 @@ from residuum.maths.features import (
     select_columns,
     windows,
 )
-from residuum.maths.neuron_ids import check_columns
+from residuum.maths.layouts import check_columns
 from residuum.maths.probe_stack import Columns, ProbeStack, StackedProbe
 from residuum.maths.targets import Target
 

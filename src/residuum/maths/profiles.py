@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from residuum.errors import DataError, SettingError
 from residuum.maths.arrays import as_matrix
-from residuum.maths.layer_blocks import Layout
+from residuum.maths.layouts import Layout
 
 
 def localization(

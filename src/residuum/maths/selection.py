@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from residuum.errors import SettingError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 
 Neurons = Int[np.ndarray, " _"]
 SMALL_DEV = 1000

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from residuum.errors import ModelError, SettingError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.models.loading import Model, block_lists, closing_modules, find_blocks, probe_batch
 
 WAYS = ("zero", "mean", "keep")

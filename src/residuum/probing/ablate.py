@@ -20,8 +20,8 @@ from residuum.activations.extraction import extract
 from residuum.activations.store import neuron_means
 from residuum.corpus.tasks import TaskCorpora, labels_of, named_task, read_task
 from residuum.maths.features import column_scatter, windows
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.metrics import combined_interval
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probing import TrainedProbe
 from residuum.maths.selection import top_and_bottom
 from residuum.maths.statistics import Interval

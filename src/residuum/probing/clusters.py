@@ -33,8 +33,8 @@ from residuum.maths.clustering import (
     random_members,
     square_distances,
 )
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.moments import Moments
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.similarity import similarity_matrix
 from residuum.probing.examples import MEMORY
 from residuum.probing.settings import CLUSTERINGS, THRESHOLDS

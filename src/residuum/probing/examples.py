@@ -22,7 +22,7 @@ from residuum.corpus import Corpus, candidate_pairs, split_indices
 from residuum.corpus.tasks import SHARES, Task, TaskCorpora, labels_of, named_task, read_task, read_whole, unseen_notes
 from residuum.errors import CorpusError, DataError, SettingError
 from residuum.maths.features import Features, ShardedFeatures
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.storage.remote import is_address
 
 if TYPE_CHECKING:

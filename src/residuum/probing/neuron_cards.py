@@ -15,7 +15,7 @@ from jaxtyping import Float
 from residuum.activations.auditing import audit_table
 from residuum.errors import SettingError
 from residuum.maths.features import check_finite, constant_columns, windows
-from residuum.maths.neuron_ids import split_id
+from residuum.maths.layouts import split_id
 from residuum.probing.examples import Examples, activations_folder, held_memory, whole_store
 from residuum.probing.settings import DescribeSettings
 from residuum.settings import command

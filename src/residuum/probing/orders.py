@@ -12,13 +12,14 @@ import pandas as pd
 from jaxtyping import Int
 
 from residuum.costs import Cost, CostStep, within
-from residuum.maths.class_sums import ClassSums, class_sums
 from residuum.maths.features import Features, windows
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.probing import ConvergedRecipe, Probe, TrainedProbe
 from residuum.maths.rankings import (
     JOINT_NEURONS,
+    ClassSums,
     Ranking,
+    class_sums,
     gaussian_bytes,
     gaussian_ranking,
     iou_bytes,

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from residuum.errors import SettingError
-from residuum.maths.description_length import description_lengths
 from residuum.maths.metrics import paired_loss
+from residuum.maths.probe_scores import description_lengths
 from residuum.probing.baselines import baselines, read_task_data, twin_identity
 from residuum.probing.examples import Splits, activations_folder, held_memory
 from residuum.probing.probe_data import TASK, ProbeData, features_memory

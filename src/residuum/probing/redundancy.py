@@ -18,8 +18,8 @@ from residuum.activations.store import ActivationStore
 from residuum.corpus import Corpus
 from residuum.engine import Workers
 from residuum.errors import SettingError
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.metrics import SentenceSums
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.selection import MinimalSet
 from residuum.probing.baselines import READING, baselines, read_task_data, twin_identity
 from residuum.probing.clusters import ClusterSettings, general_redundancy, representatives

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.metrics import SentenceSums, paired_loss
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_scores import ClassScores
 from residuum.maths.probing import PaperRecipe, Probe, TrainedProbe
 from residuum.maths.selection import SetScore, layer_subsets, sufficient_classes

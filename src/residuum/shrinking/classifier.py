@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from residuum.errors import StoreError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.probing import TrainedProbe
 from residuum.storage.files import read_json, write_json
 from residuum.storage.schemas import conforming

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.models.cards import CardScore, front_matter, pipeline_of, plain
 from residuum.probing.baselines import baselines
 from residuum.probing.examples import PARTS

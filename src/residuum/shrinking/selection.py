@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 from residuum.activations.correlation import cluster_store
 from residuum.errors import DataError, SettingError
 from residuum.maths.features import windows
+from residuum.maths.layouts import NeuronLayout
 from residuum.maths.metrics import SentenceSums, paired_loss
-from residuum.maths.neuron_ids import NeuronLayout
 from residuum.maths.probe_stack import Columns
 from residuum.maths.probing import Probe
 from residuum.maths.selection import SMALL_DEV, SetScore, growing_sizes, smallest_sufficient_set

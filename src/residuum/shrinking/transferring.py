@@ -14,7 +14,7 @@ import pandas as pd
 
 from residuum.corpus.tasks import Task, TaskCorpora, labels_of, named_task, read_task
 from residuum.errors import ModelError, SettingError
-from residuum.maths.neuron_ids import NeuronLayout
+from residuum.maths.layouts import NeuronLayout
 from residuum.models.cards import check_hub, push_to_hub
 from residuum.models.loading import Model, as_model
 from residuum.models.onnx_graphs import check_packages
