@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from residuum.errors import DataError
 from residuum.maths.clustering import cluster_neurons, neuron_correlation
 from residuum.maths.losses import hidden_cos, hidden_kl, hidden_mse, info_nce, normalized_mse
 from residuum.maths.moments import MomentsAccumulator, merge
-from residuum.maths.probe_scores import pearson_score, selectivity
+from residuum.maths.probe_scores import pearson_score
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.rankings import (
     Ranking,
@@ -185,14 +185,6 @@ def test_pearson_is_the_same_at_every_scale(seed, a, b):
     expected = np.corrcoef(x, y)[0, 1]
     assert pearson_score(a * x, b * y) == pytest.approx(expected, abs=1e-9)
     assert pearson(a * x, b * y).r == pytest.approx(expected, abs=1e-9)
-
-
-@few
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_selectivity_is_what_the_task_has_over_its_control(task, control):
-    assert -1 <= selectivity(task, control) <= 1
-    assume(task != control)
-    assert (selectivity(task, control) > 0) == (task > control)
 
 
 CLASSES = np.arange(90) % 3

@@ -79,7 +79,7 @@ def test_the_error_of_a_paired_loss_against_resampled_sentences():
     rng = np.random.default_rng(1)
     sizes = rng.integers(5, 30, 300)
     oracle, candidate = rng.binomial(sizes, 0.9), rng.binomial(sizes, 0.88)
-    sums = [SentenceSums("accuracy", np.stack([right, sizes], axis=1)) for right in (candidate, oracle)]
+    sums = [SentenceSums("accuracy", np.stack([right, sizes], axis=1).astype(float)) for right in (candidate, oracle)]
     loss = paired_loss(*sums, 0.98)
     draws = [rng.integers(300, size=300) for _ in range(3000)]
     values = [(0.98 * oracle[i].sum() - candidate[i].sum()) / sizes[i].sum() for i in draws]

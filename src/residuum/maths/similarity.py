@@ -368,7 +368,7 @@ class _Decomposed:
         return self.moments.cross if x is None or y is None else self.moments.cross * np.outer(x, y)
 
     @cached_property
-    def predicted(self) -> tuple[Float[np.ndarray, "direction neuron"], Float[np.ndarray, "direction other"]]:
+    def predicted(self) -> tuple[Float[np.ndarray, "of_y neuron"], Float[np.ndarray, "of_x other"]]:
         """W_yᵀ S_yx and W_xᵀ S_xy: what regressions on y predict of x, and on x of y."""
         cross = self.moments.cross
         return self.y.regression.T @ cross.T, self.x.regression.T @ cross
