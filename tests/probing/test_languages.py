@@ -13,7 +13,7 @@ from residuum.activations.correlation import cluster_store
 from residuum.activations.store import ActivationStore
 from residuum.cli import app
 from residuum.corpus import Corpus, split_indices
-from residuum.corpus.treebanks import FAMILIES
+from residuum.corpus.multilingual import FAMILIES
 from residuum.errors import CorpusError, SettingError
 from residuum.maths.probing import PaperRecipe, Probe, train_probes
 from residuum.maths.targets import class_target

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from residuum.corpus import Corpus, candidate_pairs, read_corpus
-from residuum.corpus.corpus import Options
-from residuum.corpus.reading import chosen_file, files_of_split, has_part_column, has_split
-from residuum.corpus.records import known_text_columns
+from residuum.corpus.corpus import Corpus, Options
+from residuum.corpus.reading import chosen_file, files_of_split, has_part_column, has_split, read_corpus
+from residuum.corpus.records import candidate_pairs, known_text_columns
 from residuum.corpus.text_files import first_lines
 from residuum.errors import CorpusError, DataError, MissingSplitError, SettingError
 from residuum.settings import plain_path

@@ -16,8 +16,8 @@ from jaxtyping import Float
 from residuum.activations.auditing import audit_table
 from residuum.activations.correlation import check_room, cluster_store
 from residuum.activations.store import ActivationStore
+from residuum.corpus.multilingual import FAMILIES, Treebanks, read_treebanks
 from residuum.corpus.tasks import Task, labels_of, named_task
-from residuum.corpus.treebanks import FAMILIES, Treebanks, read_treebanks
 from residuum.engine import Workers
 from residuum.errors import SettingError
 from residuum.maths.metrics import SentenceSums, metric_value
