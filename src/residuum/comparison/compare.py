@@ -274,7 +274,16 @@ def _corpus(settings: CompareSettings) -> Corpus | None:
 
 
 def _named_sources(settings: CompareSettings) -> list[tuple[str | None, Any]]:
-    return [named for source in settings.sources for named in _series(*named_source(source))]
+    """The sources by name; a folder of `checkpoint-100`, `checkpoint-200`, … gives a model each, in their order."""
+    named: list[tuple[str | None, Any]] = []
+    for name, source in map(named_source, settings.sources):
+        steps = []
+        if isinstance(source, str | Path) and not is_address(source) and not (Path(source) / "config.json").exists():
+            steps = [folder for folder in Path(source).glob("*-*") if (folder / "config.json").exists()]
+            steps = [folder for folder in steps if folder.name.rpartition("-")[2].isdecimal()]
+            steps.sort(key=lambda folder: int(folder.name.rpartition("-")[2]))
+        named += [(f"{name or Path(source).name} {folder.name}", folder) for folder in steps] or [(name, source)]
+    return named
 
 
 def _outputs(settings: CompareSettings) -> list[Outputs]:
@@ -299,16 +308,6 @@ def _outputs(settings: CompareSettings) -> list[Outputs]:
     return alike
 
 
-def _series(name: str | None, source: Any) -> list[tuple[str | None, Any]]:
-    """A folder of `checkpoint-100`, `checkpoint-200`, … as a model each, in their order; else the source itself."""
-    if not isinstance(source, str | Path) or (Path(source) / "config.json").exists() or is_address(source):
-        return [(name, source)]
-    steps = [folder for folder in Path(source).glob("*-*") if (folder / "config.json").exists()]
-    steps = [folder for folder in steps if folder.name.rpartition("-")[2].isdecimal()]
-    steps.sort(key=lambda folder: int(folder.name.rpartition("-")[2]))
-    return [(f"{name or Path(source).name} {folder.name}", folder) for folder in steps] or [(name, source)]
-
-
 def _is_store(source: Any) -> bool:
     return isinstance(source, str | Path) and (is_address(source) or (Path(source) / "manifest.json").exists())
 
@@ -316,6 +315,14 @@ def _is_store(source: Any) -> bool:
 def _plan(
     settings: CompareSettings, activations: list[Activations], measures: list[str], engine: Engine | None, folder: Path
 ) -> ComparisonPlan:
+    memory_left = settings.max_memory
+    if memory_left is not None and not all(isinstance(source, ActivationStore) for source in activations):
+        from residuum.activations.live import LiveActivations
+
+        live = [source for source in activations if isinstance(source, LiveActivations)]
+        held = sum(source.extraction.model.n_bytes for source in live)
+        within(Cost(", ".join(source.name for source in live), (CostStep("loading", 0.0, memory=held),)), memory_left)
+        memory_left -= held
     return ComparisonPlan(
         sources=activations,
         groups=cut_into_groups(
@@ -328,7 +335,7 @@ def _plan(
         sample=settings.sample,
         seed=settings.seed,
         engine=as_engine(engine, Engine()),
-        max_memory=_memory_left(activations, settings.max_memory),
+        max_memory=memory_left,
         scratch=folder,
         products=settings.products,
         threads=worker_count(settings.workers if isinstance(settings.workers, int) else None),
@@ -403,15 +410,3 @@ def chosen_measures(measures: str | Sequence[str]) -> list[str]:
             f"Measure {', '.join(unknown) or 'none'} is not known; choose from {', '.join((*SETS, 'all', *MEASURES))}."
         )
     return list(dict.fromkeys(chosen))
-
-
-def _memory_left(activations: Sequence[Activations], max_memory: int | None) -> int | None:
-    """The bytes that models which read without a store leave to the rest."""
-    if max_memory is None or all(isinstance(source, ActivationStore) for source in activations):
-        return max_memory
-    from residuum.activations.live import LiveActivations
-
-    live = [source for source in activations if isinstance(source, LiveActivations)]
-    held = sum(source.extraction.model.n_bytes for source in live)
-    within(Cost(", ".join(source.name for source in live), (CostStep("loading", 0.0, memory=held),)), max_memory)
-    return max_memory - held

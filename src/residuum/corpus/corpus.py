@@ -280,21 +280,19 @@ def plain_rows(rows: Any, where: str, kind: str = "words") -> list[list[str]]:
         raise CorpusError(f"{where}: found {repr(rows)[:60]}; expected a list of {kind} per sentence.")
     plain = list(rows)
     for number, row in enumerate(plain):
-        if type(row) is not list or set(map(type, row)) - {str} or not _is_unicode(row):
-            plain[number] = _plain_row(row, f"{where}, number {number + 1}", kind)
+        if type(row) is list and not set(map(type, row)) - {str} and _is_unicode(row):
+            continue
+        place = f"{where}, number {number + 1}"
+        if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
+            raise CorpusError(f"{place}: found {repr(row)[:60]}; expected a list of {kind}.")
+        texts = list(row)
+        for text in texts:
+            if not isinstance(text, str):
+                raise CorpusError(f"{place}: found {repr(text)[:60]} among its {kind}; expected text.")
+        if not _is_unicode(texts):
+            raise CorpusError(f"{place}: found half a surrogate pair in {ascii(texts)[:60]}; expected Unicode text.")
+        plain[number] = list(map(str, texts))  # numpy's texts become plain ones
     return plain
-
-
-def _plain_row(row: Any, where: str, kind: str) -> list[str]:
-    if isinstance(row, str | bytes | Mapping) or not isinstance(row, Iterable):
-        raise CorpusError(f"{where}: found {repr(row)[:60]}; expected a list of {kind}.")
-    row = list(row)
-    for text in row:
-        if not isinstance(text, str):
-            raise CorpusError(f"{where}: found {repr(text)[:60]} among its {kind}; expected text.")
-    if not _is_unicode(row):
-        raise CorpusError(f"{where}: found half a surrogate pair in {ascii(row)[:60]}; expected Unicode text.")
-    return list(map(str, row))  # numpy's texts become plain ones
 
 
 def _is_unicode(texts: Sequence[str]) -> bool:
@@ -382,6 +380,14 @@ def join_corpora(parts: Sequence[Corpus], name: str) -> Corpus:
     for what in ("pairs", "choices"):
         if len({getattr(part, what) is None for part in parts}) > 1:
             raise CorpusError(f"Some parts of {name} have {what} and others have none; join corpora of one kind.")
+    written = None
+    if any(part.written is not None for part in parts):  # others' words stand with spaces between, as models read them
+        places = [(part, index) for part in parts for index in range(len(part))]
+        written = WrittenText(
+            texts=[part.text(index) for part, index in places],
+            spans=[part.spans(index) for part, index in places],
+            pair_texts=None if parts[0].pairs is None else [part.pair_text(index) or "" for part, index in places],
+        )
     return Corpus(
         name=name,
         sentences=_chained(parts, lambda part: part.sentences),
@@ -400,7 +406,7 @@ def join_corpora(parts: Sequence[Corpus], name: str) -> Corpus:
         language=parts[0].language if len({part.language for part in parts}) == 1 else None,
         skipped={key: sum(part.skipped.get(key, 0) for part in parts) for key in _keys(parts, "skipped")},
         numbered=all(part.numbered for part in parts),
-        written=_joined_text(parts),
+        written=written,
         choices=None if parts[0].choices is None else _chained(parts, lambda part: part.choices or []),
     )
 
@@ -411,18 +417,6 @@ def _chained(parts: Sequence[Corpus], rows: Callable[[Corpus], Sequence[Row]]) -
 
 def _keys(parts: Sequence[Corpus], table: str) -> list[str]:
     return list(dict.fromkeys(key for part in parts for key in getattr(part, table)))
-
-
-def _joined_text(parts: Sequence[Corpus]) -> WrittenText | None:
-    """The text as written where any part has it; the others' words stand with spaces between them, as models read."""
-    if all(part.written is None for part in parts):
-        return None
-    everywhere = [(part, index) for part in parts for index in range(len(part))]
-    return WrittenText(
-        texts=[part.text(index) for part, index in everywhere],
-        spans=[part.spans(index) for part, index in everywhere],
-        pair_texts=None if parts[0].pairs is None else [part.pair_text(index) or "" for part, index in everywhere],
-    )
 
 
 Column = str | int

@@ -99,11 +99,11 @@ def _by_id(corpora: dict[str, Corpus]) -> dict[str, Corpus]:
     """The corpora as they are, if those that have ids have the same, and all the same number of sentences."""
     (first, reference), *others = [(name, corpus) for name, corpus in corpora.items() if not corpus.numbered]
     for name, corpus in others:
-        for number, (expected, found) in enumerate(zip_longest(reference.ids, corpus.ids, fillvalue="missing"), 1):
-            if expected != found:
+        for number, (first_id, other_id) in enumerate(zip_longest(reference.ids, corpus.ids, fillvalue="missing"), 1):
+            if first_id != other_id:
                 raise CorpusError(
-                    f"{first} and {name} are not in step: sentence {number} is {expected} in {first}, "
-                    f"but {found} in {name}."
+                    f"{first} and {name} are not in step: sentence {number} is {first_id} in {first}, "
+                    f"but {other_id} in {name}."
                 )
     _check_equal({name: len(corpus) for name, corpus in corpora.items()})
     return corpora

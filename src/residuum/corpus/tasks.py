@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,11 +223,6 @@ def check_labels(task: Task, corpus: Corpus) -> None:
         raise CorpusError(f"{corpus.name} has the {task.name} label {ascii(wrong[0])[:60]}; expected text or a number.")
 
 
-def _has_label(task: Task, labels: list[Any]) -> bool:
-    values: Iterable[Any] = labels if task.unit == "sentence" else (label for row in labels for label in row)
-    return any(value is not None for value in values)
-
-
 def _completed(task: Task, parts: dict[str, Corpus | None], seed: int) -> TaskCorpora:
     """Fill the parts that are absent or unlabelled from the others, and say so."""
     train, dev, test, notes = parts["train"], parts["dev"], parts["test"], []
@@ -263,7 +258,7 @@ def _optional(
         return None
     if file is None and (not local or (split == "test" and task.unit == "sentence")):
         labels = part.labels if task.unit == "word" else part.sentence_labels
-        if not labels or not _has_label(task, labels_of(part, task)):
+        if not labels or not known_labels(part, task):
             return None  # as GLUE ships its tests; some labels, but not the task's, are an error
     check_labels(task, part)
     return part
