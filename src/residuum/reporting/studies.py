@@ -120,7 +120,7 @@ def exhibit_panels(run: Run) -> Iterator[Panel]:
         if not row["shape"] or row["table"] not in run.tables:
             continue
         frame = run.tables[row["table"]]
-        own = tuple(filter(None, str(row["panel"]).split(",")))
+        panels = tuple(filter(None, str(row["panel"]).split(",")))  # columns: one chart per value
         title = f"{row['document']}: {row['shows']}"
         if row["shape"] == "heatmaps":
             groups = frame.groupby([name for name in ("model", "measure") if name in frame], sort=False)
@@ -128,19 +128,17 @@ def exhibit_panels(run: Run) -> Iterator[Panel]:
         elif row["shape"] == "words":
             views = [("cluster", frame, word_picture(frame))]
         else:
-            several = len(own) > 1  # such as model and family: one grid per value of the first
-            groups = frame.groupby(own[0], sort=False) if several else [("all", frame)]
-            views = [(str(key), rows, _grid(rows, row, own[several:])) for key, rows in groups]
-        named = [name.removeprefix("step ") for name in own if name != "panel"]
-        caption = f"One panel per {' and '.join(named)}." if named else "All models." if not own else ""
+            several = len(panels) > 1  # such as model and family: one grid per value of the first
+            groups = frame.groupby(panels[0], sort=False) if several else [("all", frame)]
+            views = []
+            for key, rows in groups:
+                beside = rows.groupby(list(panels[several:]), sort=False) if panels[several:] else [((), rows)]
+                charts = {_key_text(name): _chart(part, row) for name, part in beside}
+                views.append((str(key), rows, chart_grid(charts)))
+        named = [name.removeprefix("step ") for name in panels if name != "panel"]
+        caption = f"One panel per {' and '.join(named)}." if named else "All models." if not panels else ""
         drawn = tuple(View(key, key, figure, row["table"], points=rows) for key, rows, figure in views)
         yield Panel(title, caption, drawn, choice="View", shape="square" if row["shape"] == "heatmaps" else "wide")
-
-
-def _grid(frame: pd.DataFrame, row: Row, panels: tuple[str, ...]) -> go.Figure:
-    """The charts of a figure side by side, one per value of the panel columns."""
-    groups = frame.groupby(list(panels), sort=False) if panels else [((), frame)]
-    return chart_grid({_key_text(key): _chart(rows, row) for key, rows in groups})
 
 
 def _key_text(key: object, joint: str = ", ") -> str:

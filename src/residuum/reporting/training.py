@@ -196,7 +196,14 @@ def distillation_section(run: Run) -> Section:
         Panel(
             "Training loss",
             "Each term of the loss before weighting; `loss` is the weighted sum that was minimised.",
-            views_by("term", ordered, "losses", lambda rows: _step_chart(rows, "name", rows["term"].iloc[0])),
+            views_by(
+                "term",
+                ordered,
+                "losses",
+                lambda rows: line_chart(
+                    lines(rows, "step", "value", "name", bounds=None), x="step", y=str(rows["term"].iloc[0])
+                ),
+            ),
             first="loss",
             choice="Term",
         )
@@ -249,10 +256,6 @@ def _beside_teacher(scores: pd.DataFrame, teacher: Mapping[str, float]) -> go.Fi
         if name in teacher
     ]
     return line_chart([*lines(scores, "step", "value", "name", bounds=None), *levels], x="step", y=kind)
-
-
-def _step_chart(rows: pd.DataFrame, by: str, y: object) -> go.Figure:
-    return line_chart(lines(rows, "step", "value", by, bounds=None), x="step", y=str(y))
 
 
 def adaptation_section(run: Run) -> Section:

@@ -76,7 +76,13 @@ def _bare_clause(
     draw, words = source.draw, source.words
     free = replace(free, indefinite=free.indefinite and not negated, counted=free.counted and not negated)
     if frame == BE:
-        return _quality_clause(source, tense, negated, free)
+        quality = lexicon.adjectives()[draw.of(words.qualities)]
+        chosen = _tense(draw, "passing" if "passing" in quality.traits else "lasting", tense)
+        if chosen is None:
+            return None
+        subject = participants.subject(draw, words, quality.applies, replace(free, described=False, indefinite=False))
+        very = not negated and "ungraded" not in quality.traits and draw.chance(0.2)
+        return Clause(BE, subject, quality=quality.key, very=very, tense=chosen, negated=negated)
     if frame == BE_AT:
         return _location_clause(source, tense, negated, free)
     if not words.verbs.get(frame):
@@ -118,17 +124,6 @@ def _is_among(words: SplitVocabulary, entity: Entity, tags: tuple[str, ...]) -> 
     if entity.kind == "pronoun" or lexicon.names()[entity.lexeme].type == "PER":
         return "person" in tags or ("PER" in tags and entity.kind == "name")
     return lexicon.names()[entity.lexeme].type in tags
-
-
-def _quality_clause(source: MeaningSource, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
-    draw, words = source.draw, source.words
-    quality = lexicon.adjectives()[draw.of(words.qualities)]
-    chosen = _tense(draw, "passing" if "passing" in quality.traits else "lasting", tense)
-    if chosen is None:
-        return None
-    subject = participants.subject(draw, words, quality.applies, replace(free, described=False, indefinite=False))
-    very = not negated and "ungraded" not in quality.traits and draw.chance(0.2)
-    return Clause(BE, subject, quality=quality.key, very=very, tense=chosen, negated=negated)
 
 
 def _location_clause(source: MeaningSource, tense: Tense | None, negated: bool, free: Freedom) -> Clause | None:
@@ -295,7 +290,12 @@ def _with_relative(source: MeaningSource, clause: Clause, negated: bool | None) 
         return None
     tense: Tense = "past" if clause.tense == "past" else "present"
     inner = _inner_clause(source, entity, tense, draw.chance(0.15) if negated is None else negated)
-    if inner is None or _shares_lexeme(clause, inner):
+    if inner is None or _is_same_verb(clause, inner):
+        return None
+    outside = {other.lexeme for other in (*clause.subject, *clause.object)}
+    outside |= {other.lexeme for other in (clause.ground, clause.recipient, clause.place) if other}
+    inside = [*inner.subject, *inner.object, *(other for other in (inner.ground, inner.place) if other)]
+    if any(other.lexeme in outside for other in inside):
         return None
     described = replace(entity, relative=inner, adjectives=entity.adjectives[:1])
     if role == "object":
@@ -323,10 +323,3 @@ def _inner_clause(source: MeaningSource, entity: Entity, tense: Tense, negated: 
     if verb.frame == "m":
         return replace(clause, ground=participants.place(draw, words, verb.place))
     return with_place(source, clause) if verb.place else None
-
-
-def _shares_lexeme(clause: Clause, inner: Clause) -> bool:
-    outer = {entity.lexeme for entity in (*clause.subject, *clause.object)}
-    outer |= {entity.lexeme for entity in (clause.ground, clause.recipient, clause.place) if entity}
-    within = [*inner.subject, *inner.object, *(entity for entity in (inner.ground, inner.place) if entity)]
-    return any(entity.lexeme in outer for entity in within) or _is_same_verb(clause, inner)

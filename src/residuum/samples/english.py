@@ -308,17 +308,12 @@ def with_ing(base: str) -> str:
     """The -ing form: `write`, writing; `cut`, cutting; `see`, seeing."""
     if base.endswith("e") and not base.endswith("ee"):
         return base[:-1] + "ing"
-    return base + (base[-1] if _doubles(base) else "") + "ing"
+    # The last consonant is written twice in one syllable with one vowel, and where the stress is last.
+    ends_short = len(base) > 2 and base[-1] not in _VOWELS + "wxy" and base[-2] in _VOWELS
+    one_vowel = ends_short and base[-3] not in _VOWELS and sum(letter in _VOWELS for letter in base) == 1
+    return base + (base[-1] if one_vowel or base in ("begin", "forget") else "") + "ing"
 
 
 def indefinite_article(next_word: str) -> str:
     """`an` before the sound of a vowel, else `a`."""
     return "an" if next_word[0] in _VOWELS or next_word in _SPOKEN_VOWEL_FIRST else "a"
-
-
-def _doubles(base: str) -> bool:
-    """Whether the last consonant is written twice: in one syllable with one vowel, and where the stress is last."""
-    if base in ("begin", "forget"):
-        return True
-    ends_short = len(base) > 2 and base[-1] not in _VOWELS + "wxy" and base[-2] in _VOWELS
-    return ends_short and base[-3] not in _VOWELS and sum(letter in _VOWELS for letter in base) == 1

@@ -59,7 +59,7 @@ def sample_pair(source: MeaningSource, label: str) -> InferencePair:
         general = _generalised_object(hypothesis)
         if general and source.draw.chance(0.5) and source.accepts(Meaning((general,))):
             hypothesis = general
-        premises = {name: _found_premise(source, hypothesis, name) for name in LABELS}
+        premises = {name: _premise(source, hypothesis, name) for name in LABELS}
         premise = premises[label]
         if premise is not None and None not in premises.values():
             return InferencePair(_embedded(source, premise, hypothesis), Meaning((hypothesis,)), label)
@@ -70,19 +70,8 @@ def _is_plain(clause: Clause) -> bool:
     return not clause.frequency and not (clause.time and clause.tense == "present")
 
 
-def _found_premise(source: MeaningSource, hypothesis: Clause, label: str) -> Clause | None:
-    """A premise that makes sense and belongs to the split, after a few attempts; None if there is none."""
-    for _ in range(_ATTEMPTS):
-        premise = _premise(source, hypothesis, label)
-        if premise is None or premise == hypothesis or not is_sensible(premise):
-            continue
-        if source.accepts(Meaning((premise,))):
-            return premise
-    return None
-
-
 def _premise(source: MeaningSource, hypothesis: Clause, label: str) -> Clause | None:
-    """A premise by one of the ways that give the label; None if the one that was drawn cannot be gone."""
+    """A premise by one of the ways that give the label; None if a few attempts find none that makes sense here."""
     said = replace(hypothesis, negated=False)
     ways: dict[tuple[str, bool], list[Callable[[], Clause | None]]] = {
         ("entailment", False): [lambda: _more(source, said), lambda: _hyponym(source, said)],
@@ -107,7 +96,13 @@ def _premise(source: MeaningSource, hypothesis: Clause, label: str) -> Clause | 
         ],
         ("contradiction", True): [lambda: _more(source, said), lambda: said],
     }
-    return source.draw.of(ways[label, hypothesis.negated])()
+    for _ in range(_ATTEMPTS):
+        premise = source.draw.of(ways[label, hypothesis.negated])()
+        if premise is None or premise == hypothesis or not is_sensible(premise):
+            continue
+        if source.accepts(Meaning((premise,))):
+            return premise
+    return None
 
 
 def _more(source: MeaningSource, clause: Clause, in_scope: bool = False) -> Clause | None:
@@ -230,7 +225,12 @@ def _has_bare_indefinite(clause: Clause) -> bool:
 
 def _something_else(source: MeaningSource, clause: Clause) -> Clause | None:
     """Another thing that the same subject did, or did not do, with other things and at other places."""
-    if not _is_somebody(clause.subject[0]) or clause.predicate == BE_AT:
+    actor = clause.subject[0]  # many verbs can have a person as their subject
+    if actor.kind == "name":
+        is_person = lexicon.names()[actor.lexeme].type == "PER"
+    else:
+        is_person = actor.kind == "pronoun" or "person" in lexicon.nouns()[actor.lexeme].tags
+    if not is_person or clause.predicate == BE_AT:
         return None
     return find_clause(
         source,
@@ -259,13 +259,6 @@ def _concerned(clause: Clause) -> set[str]:
     """The things, people and places that a subject has to do with."""
     others = (clause.recipient, clause.ground, clause.place, clause.companion, clause.beneficiary)
     return {entity.lexeme for entity in (*clause.object, *others) if entity}
-
-
-def _is_somebody(entity: Entity) -> bool:
-    """Whether many verbs can have it as their subject."""
-    if entity.kind == "name":
-        return lexicon.names()[entity.lexeme].type == "PER"
-    return entity.kind == "pronoun" or "person" in lexicon.nouns()[entity.lexeme].tags
 
 
 def _embedded(source: MeaningSource, premise: Clause, hypothesis: Clause) -> Meaning:

@@ -291,9 +291,15 @@ def _parts() -> dict[str, str]:
     Lexemes that share a written word in some language (Swahili ndege is both bird and plane) go together.
     """
     kinds = dict(_lexemes())
+    parent = {lexeme: lexeme for lexeme in kinds}  # each lexeme's group is the first lexeme that it leads to
+    owners: dict[str, str] = {}
+    for lexeme in kinds:
+        for word in _words_of(lexeme):
+            first = owners.setdefault(word, lexeme)
+            parent[_root(parent, lexeme)] = _root(parent, first)
     members: dict[str, list[str]] = {}
-    for lexeme, group in _grouped_by_words().items():
-        members.setdefault(group, []).append(lexeme)
+    for lexeme in kinds:
+        members.setdefault(_root(parent, lexeme), []).append(lexeme)
     counts: Counter[tuple[str, str]] = Counter()
     parts: dict[str, str] = {}
     for group, lexemes in members.items():
@@ -316,17 +322,6 @@ def _lexemes() -> Iterator[tuple[str, str]]:
     for adverb in adverbs().values():
         if adverb.kind != "frequency":
             yield f"adverb {adverb.key}", "adverb"
-
-
-def _grouped_by_words() -> dict[str, str]:
-    """The first lexeme of the group that each lexeme belongs to, where groups share words."""
-    group = {lexeme: lexeme for lexeme, _ in _lexemes()}
-    owners: dict[str, str] = {}
-    for lexeme in group:
-        for word in _words_of(lexeme):
-            first = owners.setdefault(word, lexeme)
-            group[_root(group, lexeme)] = _root(group, first)
-    return {lexeme: _root(group, lexeme) for lexeme in group}
 
 
 def _words_of(lexeme: str) -> Iterable[str]:
@@ -357,7 +352,7 @@ def _lemmas(kind: str, language: str, cell: str) -> list[str]:
     return first.replace("~", "").split("+")
 
 
-def _root(group: dict[str, str], lexeme: str) -> str:
-    while group[lexeme] != lexeme:
-        lexeme = group[lexeme]
+def _root(parent: dict[str, str], lexeme: str) -> str:
+    while parent[lexeme] != lexeme:
+        lexeme = parent[lexeme]
     return lexeme

@@ -183,7 +183,14 @@ _FAR = ("city", "village")
 def with_adjuncts(source: MeaningSource, clause: Clause, at_most: int) -> Clause:
     """The clause with at most so many adjuncts that fit it."""
     draw = source.draw
-    if at_most and _may_be_habit(clause) and draw.chance(0.4):
+    may_be_habit = (  # in the present, by and to somebody or something definite
+        clause.predicate not in (BE, BE_AT)
+        and clause.tense == "present"
+        and not clause.negated
+        and all(entity.determiner in ("the", "bare", "this") for entity in (*clause.subject, *clause.object))
+        and "hab" in lexicon.verbs()[clause.predicate].aspect
+    )
+    if at_most and may_be_habit and draw.chance(0.4):
         at_most -= 1
         if draw.chance(0.7):
             clause = replace(clause, frequency=draw.of(source.words.adverbs("frequency")))
@@ -224,15 +231,6 @@ def _with_time(source: MeaningSource, clause: Clause) -> Clause:
     return replace(clause, time=source.draw.of(times_of(clause.tense)), time_first=source.draw.chance(0.4))
 
 
-def _may_be_habit(clause: Clause) -> bool:
-    """Whether it may be done again and again: in the present, by and to somebody or something definite."""
-    if clause.predicate in (BE, BE_AT) or clause.tense != "present" or clause.negated:
-        return False
-    told = (*clause.subject, *clause.object)
-    definite = all(entity.determiner in ("the", "bare", "this") for entity in told)
-    return definite and "hab" in lexicon.verbs()[clause.predicate].aspect
-
-
 def with_place(source: MeaningSource, clause: Clause) -> Clause:
     """With a place where the verb is at home, unless it has one."""
     if clause.ground or clause.predicate in (BE, BE_AT):
@@ -262,7 +260,12 @@ def _with_companion(source: MeaningSource, clause: Clause) -> Clause:
         return clause
     draw, words = source.draw, source.words
     aspect = lexicon.verbs()[clause.predicate].aspect if clause.predicate not in (BE, BE_AT) else ()
-    rides = _rides(source, clause) if "by" in aspect else ()
+    goal, rides = clause.ground, ()
+    if "by" in aspect and goal and not goal.possessor:  # by any vehicle to a city that has a name, by land to another
+        if goal.kind == "name":
+            rides = words.nouns(("ridden",))
+        elif goal.lexeme in _FAR:
+            rides = words.nouns(("car", "bus", "bicycle", "motorcycle"))
     if rides and draw.chance(0.6):
         return replace(clause, means=draw.of(rides))
     role = "companion" if "with" in aspect else "beneficiary" if "for" in aspect else ""
@@ -271,12 +274,3 @@ def _with_companion(source: MeaningSource, clause: Clause) -> Clause:
     other = companion(draw, words)
     taken = [entity.lexeme for entity in (*clause.subject, *clause.object)]
     return clause if other.lexeme in taken else replace(clause, **{role: other})
-
-
-def _rides(source: MeaningSource, clause: Clause) -> tuple[str, ...]:
-    """The vehicles that take one to the place: any to a city that has a name, by land to another."""
-    if clause.ground is None or clause.ground.possessor:
-        return ()
-    if clause.ground.kind == "name":
-        return source.words.nouns(("ridden",))
-    return source.words.nouns(("car", "bus", "bicycle", "motorcycle")) if clause.ground.lexeme in _FAR else ()

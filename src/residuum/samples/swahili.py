@@ -78,6 +78,9 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
     head = predicate.head
     time = trees.time(clause.time, "sw", head)
     first, last = (time, None) if clause.time_first else (None, time)
+    scene = _located(clause.place).under(head, "obl") if clause.place else None
+    if scene and scene.head.entity == "B-LOC":  # a city, whose name has no ending, comes after huko (there)
+        scene.words.insert(0, TreeWord("huko", "huko", "DET", "PronType=Dem").under(scene.head, "det"))
     words = joined(
         trees.adverb(clause.frequency, "sw", head),
         first,
@@ -88,7 +91,7 @@ def _arranged(clause: Clause, predicate: Phrase, subject: Phrase | None) -> Phra
         None if clause.predicate == BE_AT else _ground(clause, head),
         _with(clause.beneficiary, ["kwa", "ajili", "ya"], head),
         trees.adverb(clause.manner, "sw", head),
-        clause.place and _scene(clause.place).under(head, "obl"),
+        scene,
         _with(clause.companion, ["pamoja", "na"], head),
         _with(Entity(clause.means) if clause.means else None, ["kwa"], head),
         last,
@@ -245,14 +248,6 @@ def _located(place: Entity) -> Phrase:
         feats = f"Case=Loc|{_class_feats(noun.classes['sg'])}"
         return Phrase([word := TreeWord(form, noun.forms["sg"], "NOUN", feats)], word)
     return _after(["kwenye"], _entity(place))
-
-
-def _scene(place: Entity) -> Phrase:
-    """A place where the whole happens: a city, whose name has no ending, after huko (there)."""
-    phrase = _located(place)
-    if phrase.head.entity == "B-LOC":
-        phrase.words.insert(0, TreeWord("huko", "huko", "DET", "PronType=Dem").under(phrase.head, "det"))
-    return phrase
 
 
 def _with(entity: Entity | None, prepositions: list[str], head: TreeWord) -> Phrase | None:

@@ -63,7 +63,11 @@ def suffixed(word: str, *suffixes: str, before_vowel: str = "", front: bool = Fa
     for suffix in suffixes:
         if not suffix:
             continue
-        letters = _buffered(word, suffix)
+        letters = suffix
+        if suffix.startswith("("):
+            # su (water) is the one noun with y for every buffer: suyu, suyun
+            buffer = "y" if word == "su" else suffix[1]
+            letters = (buffer if word[-1] in VOWELS else "") + suffix[3:]
         if before_vowel and letters[0] in VOWELS + "AI":
             word = before_vowel
         harmony = word.translate(_FRONTED) if front else word
@@ -163,16 +167,6 @@ def _progressive(verb: TurkishVerbStem, negated: bool) -> str:
     if stem[-1] in VOWELS:
         return stem + "yor"
     return suffixed(stem, "Iyor", before_vowel=verb.before_vowel)
-
-
-def _buffered(word: str, suffix: str) -> str:
-    """The suffix with its buffer letter after a vowel, without it after a consonant."""
-    if not suffix.startswith("("):
-        return suffix
-    if word[-1] not in VOWELS:
-        return suffix[3:]
-    # su (water) is the one noun with y for every buffer: suyu, suyun
-    return ("y" if word == "su" else suffix[1]) + suffix[3:]
 
 
 def _harmonised(word: str, letters: str) -> str:

@@ -99,7 +99,8 @@ class Study(Result):
 
     def text(self) -> str:
         """The claims as lines for a terminal, and where the report is."""
-        lines = [_finding_line(row) for row in self.frame.to_dict("records")]
+        rows = self.frame.to_dict("records")
+        lines = [f"{row['verdict']:>13}  {row['where']}: {claim_text(row)}" for row in rows]
         return "\n".join([*lines, f"Open {self.page.resolve()} in a browser."])
 
 
@@ -335,8 +336,3 @@ def _kept_if_same(kept: Any, wanted: Any) -> Any:
     if isinstance(wanted, Mapping) and isinstance(kept, Mapping):
         return {name: _kept_if_same(kept.get(name), value) for name, value in wanted.items()}
     return wanted
-
-
-def _finding_line(row: Mapping[Any, Any]) -> str:
-    """Verdict, claim, our number with its interval, the rule, and in how many cases it is true."""
-    return f"{row['verdict']:>13}  {row['where']}: {claim_text(row)}"
