@@ -113,7 +113,7 @@ def plain(part: str, text: Path, arguments: Any) -> bool:
     from residuum.corpus.tasks import read_task
     from residuum.models.sentences import read_sentence_layout
     from residuum.models.surgery import load_whole
-    from residuum.shrinking.verifying import similarity_score
+    from residuum.shrinking.measuring import similarity_score
 
     model = sentence_model("gte-small", arguments.work)
     out = arguments.work / f"plain-{arguments.steps}"

@@ -37,7 +37,7 @@ _HOMES = {
     "evaluate_retrieval": "residuum.evaluation.retrieval",
     "evaluate_perplexity": "residuum.evaluation.perplexity",
     "evaluate_adapted": "residuum.adaptation.adapted",
-    "correlate_alignment": "residuum.evaluation.correlation",
+    "correlate_alignment": "residuum.evaluation.retrieval",
     "study": "residuum.studies.running",
     "report": "residuum.reporting.report",
     "sample": "residuum.samples",
@@ -84,10 +84,9 @@ if TYPE_CHECKING:
     from residuum.distillation.distilling import distill
     from residuum.engine import Engine
     from residuum.errors import ResiduumError
-    from residuum.evaluation.correlation import correlate_alignment
     from residuum.evaluation.pairs import read_pairs
     from residuum.evaluation.perplexity import evaluate_perplexity
-    from residuum.evaluation.retrieval import evaluate_retrieval
+    from residuum.evaluation.retrieval import correlate_alignment, evaluate_retrieval
     from residuum.maths.similarity import MEASURES, similarity
     from residuum.models.ablation import ablated
     from residuum.models.loading import Model, from_module, from_transformers, load_model

@@ -14,8 +14,14 @@ import yaml
 from safetensors.torch import load_file
 
 from residuum.cli import main
-from residuum.distillation.distilling import described_fingerprint, distill, verdict, with_fingerprints
-from residuum.distillation.estimating import _counted_pass, count_step
+from residuum.distillation.distilling import (
+    _counted_pass,
+    count_step,
+    described_fingerprint,
+    distill,
+    verdict,
+    with_fingerprints,
+)
 from residuum.distillation.exporting import export_students
 from residuum.distillation.preparation import prepare
 from residuum.distillation.settings import read_settings

@@ -7,10 +7,9 @@ from typer.testing import CliRunner
 
 from residuum.cli import app
 from residuum.errors import ResiduumError, StoreError
-from residuum.evaluation.correlation import correlate_alignment
 from residuum.evaluation.pairs import SentencePairs
 from residuum.evaluation.perplexity import evaluate_perplexity
-from residuum.evaluation.retrieval import evaluate_retrieval
+from residuum.evaluation.retrieval import correlate_alignment, evaluate_retrieval
 from residuum.reporting.report import section
 from residuum.storage.results import Run, read_run, write_run
 from tiny import TEXT

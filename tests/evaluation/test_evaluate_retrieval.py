@@ -7,10 +7,9 @@ import torch
 from bilingual import sentence_pairs, shifted_pairs
 
 from residuum.errors import CorpusError, ModelError, SettingError, StoreError
-from residuum.evaluation.correlation import correlate_alignment
 from residuum.evaluation.encoding import encode, scratch
 from residuum.evaluation.pairs import SentencePairs
-from residuum.evaluation.retrieval import evaluate_retrieval
+from residuum.evaluation.retrieval import correlate_alignment, evaluate_retrieval
 from residuum.models.loading import load_model
 from residuum.reporting.report import report
 from residuum.storage.results import read_run

@@ -18,8 +18,7 @@ from target_kinds import Target, alone
 from residuum.distillation.preparation import chosen_map
 from residuum.distillation.settings import MeasuredMap
 from residuum.errors import StoreError
-from residuum.evaluation.correlation import correlate_alignment
-from residuum.evaluation.retrieval import Retrieval
+from residuum.evaluation.retrieval import Retrieval, correlate_alignment
 from residuum.reporting.page import render
 from residuum.reporting.report import SECTIONS, section, write_figures
 from residuum.samples import teacher_folder

@@ -14,9 +14,8 @@ from residuum.maths.metrics import score_interval
 from residuum.models import onnx_graphs
 from residuum.models.loading import first_layers, load_model
 from residuum.shrinking.classifier import Classifier
-from residuum.shrinking.exporting import write_onnx
 from residuum.shrinking.measuring import prediction_score, prediction_sums
-from residuum.shrinking.predicting import Predictor, Unit
+from residuum.shrinking.predicting import Predictor, Unit, write_onnx
 from residuum.shrinking.transferring import transfer
 from tiny import TEXT
 

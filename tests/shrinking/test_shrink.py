@@ -12,10 +12,10 @@ from residuum.errors import OtherRunError, ResiduumError, SettingError
 from residuum.reporting.report import report, section
 from residuum.shrinking import shrink as module
 from residuum.shrinking.healing import prediction_loss
+from residuum.shrinking.measuring import LiveBytes
 from residuum.shrinking.pruning import prune
 from residuum.shrinking.settings import ShrinkSettings
 from residuum.shrinking.shrink import Reduction, choose, sample_size, shrink
-from residuum.shrinking.verifying import LiveBytes
 from residuum.storage.results import read_run
 from tiny import TEXT, save_model
 

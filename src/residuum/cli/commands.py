@@ -192,7 +192,7 @@ COMMANDS = (
     CommandEntry(
         "evaluate correlate",
         "residuum.evaluation.settings:CorrelationSettings",
-        "residuum.evaluation.correlation:correlate_alignment",
+        "residuum.evaluation.retrieval:correlate_alignment",
         "Correlate the retrieval accuracy of several models with their downstream scores",
         LANGUAGES,
     ),

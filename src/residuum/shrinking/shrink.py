@@ -40,7 +40,7 @@ from residuum.models.vocabularies import count_pieces, cut_model, cut_vocabulary
 from residuum.settings import command
 from residuum.shrinking.compensation import FIT_LINES, fit_to_original
 from residuum.shrinking.healing import heal
-from residuum.shrinking.measuring import in_turns
+from residuum.shrinking.measuring import batch_reader, in_turns, measured_costs, retrieval_score, similarity_score
 from residuum.shrinking.planning import Sample, Vectors, harm, has_language_head, spread_places
 from residuum.shrinking.pruning import (
     EVERY,
@@ -54,7 +54,6 @@ from residuum.shrinking.pruning import (
     stage_row,
 )
 from residuum.shrinking.settings import ShrinkSettings
-from residuum.shrinking.verifying import batch_reader, measured_costs, retrieval_score, similarity_score
 from residuum.storage.results import Result, Run, finished_run, finished_step, scratch, write_run
 
 SHARES = (1.0, 0.75, 0.5, 0.25)

@@ -26,7 +26,6 @@ from residuum.probing.examples import Splits, held_memory, labelled_splits
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.settings import command
 from residuum.shrinking.classifier import Unit, write_classifier
-from residuum.shrinking.exporting import with_head, write_onnx
 from residuum.shrinking.measuring import Costs, layer_costs, measure_product, sampled, sentence_milliseconds
 from residuum.shrinking.networks import (
     check_can_be_cut,
@@ -36,7 +35,7 @@ from residuum.shrinking.networks import (
     truncated,
     vocabulary_of,
 )
-from residuum.shrinking.predicting import Predictor, Text, load_predictor
+from residuum.shrinking.predicting import Predictor, Text, load_predictor, with_head, write_onnx
 from residuum.shrinking.records import Chosen, baseline_text, kept_share, transfer_run, write_card
 from residuum.shrinking.selection import Candidate, Candidates, FeatureSelection, affordable_layers, reference_score
 from residuum.shrinking.settings import TransferSettings

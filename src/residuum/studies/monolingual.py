@@ -18,8 +18,7 @@ from residuum.adaptation.settings import AdaptationTraining
 from residuum.distillation.distilling import distill, with_fingerprints
 from residuum.distillation.settings import TABLE_4_7, read_settings
 from residuum.errors import SettingError
-from residuum.evaluation.correlation import correlate_alignment
-from residuum.evaluation.retrieval import Retrieval, average_table, evaluate_retrieval
+from residuum.evaluation.retrieval import Retrieval, average_table, correlate_alignment, evaluate_retrieval
 from residuum.models.loading import from_transformers
 from residuum.models.surgery import keep_layers, kept_layers
 from residuum.storage.results import Result, Run, clear_content_errors, finished_run, read_run, write_run
