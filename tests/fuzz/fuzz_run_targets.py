@@ -24,9 +24,9 @@ from residuum.reporting.report import SECTIONS, section, write_figures
 from residuum.samples import teacher_folder
 from residuum.storage.files import release_folder
 from residuum.storage.results import Result, Run, write_run
+from residuum.studies import StudySettings
 from residuum.studies.data import SampleData
 from residuum.studies.running import begin_study, named_by_content, study_config
-from residuum.studies.settings import StudySettings
 from residuum.studies.steps import SCALES, StudyContext
 
 

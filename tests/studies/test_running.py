@@ -19,6 +19,7 @@ from residuum.models.loading import load_model
 from residuum.samples import sample_text
 from residuum.settings import from_mapping
 from residuum.storage.results import Run, finished_run, read_run, write_run
+from residuum.studies import StudyName, StudySettings
 from residuum.studies.claims import Claim, Evidence, Measurement, Rule
 from residuum.studies.data import SampleData
 from residuum.studies.documents import (
@@ -33,7 +34,6 @@ from residuum.studies.documents import (
 )
 from residuum.studies.exhibits import Exhibit, gathered
 from residuum.studies.running import DOCUMENTS, study, study_models
-from residuum.studies.settings import StudyName, StudySettings
 from residuum.studies.steps import SCALES, StudyContext, block_count, finetune_step, model_family
 from tiny import save_model
 

@@ -205,14 +205,14 @@ COMMANDS = (
     ),
     CommandEntry(
         "study",
-        "residuum.studies.settings:StudySettings",
+        "residuum.studies:StudySettings",
         "residuum.studies.running:study",
         "Run all steps of one paper or thesis and test its claims on your models",
         SHOW,
     ),
     CommandEntry(
         "demo",
-        "residuum.studies.settings:DemoSettings",
+        "residuum.studies:DemoSettings",
         "residuum.studies.demo:demo",
         "See it work in minutes: look into a real model, shrink it, distil two languages, check a paper",
         SHOW,

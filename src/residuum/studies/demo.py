@@ -28,8 +28,8 @@ from residuum.samples import sample, teacher_folder
 from residuum.settings import Resumable, command
 from residuum.shrinking.transferring import transfer
 from residuum.storage.files import lone_file, whole_folder
+from residuum.studies import DemoSettings
 from residuum.studies.running import study
-from residuum.studies.settings import DemoSettings
 
 MINILM = "all-MiniLM-L6-v2"
 TASK = "deprel_main"  # the relation of a word to its head: words in their sentence, not words alone

@@ -11,8 +11,8 @@ import pandas as pd
 
 from residuum.storage.files import folder_name
 from residuum.storage.results import Run
+from residuum.studies import StudyName
 from residuum.studies.claims import DOES_NOT_HOLD, HOLDS, NOT_MEASURED, Claim, Evidence, Measurement
-from residuum.studies.settings import StudyName
 
 if TYPE_CHECKING:
     from residuum.studies.exhibits import Exhibit

@@ -31,6 +31,7 @@ from residuum.storage.results import (
     write_run,
 )
 from residuum.storage.tensors import stored_weights
+from residuum.studies import StudyModel, StudyName, StudySettings
 from residuum.studies.data import SENTENCE_TASKS, TREEBANK_LABELS, WORD_TASKS, GivenData, SampleData
 from residuum.studies.distilled import DISTILLED
 from residuum.studies.documents import (
@@ -45,7 +46,6 @@ from residuum.studies.documents import (
 )
 from residuum.studies.monolingual import MONOLINGUAL
 from residuum.studies.redundancy import REDUNDANCY
-from residuum.studies.settings import StudyModel, StudyName, StudySettings
 from residuum.studies.similarity import SIMILARITY
 from residuum.studies.steps import SCALES, StudyContext, is_store
 from residuum.studies.transfer_learning import TRANSFER_LEARNING
