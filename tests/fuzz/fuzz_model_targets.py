@@ -24,7 +24,7 @@ from residuum.maths.profiles import ContextAccumulator
 from residuum.maths.selection import SetScore
 from residuum.models.alignment import Aligner
 from residuum.models.loading import load_model, load_tokenizer
-from residuum.probing.minimal_sets import remembered_scores
+from residuum.probing.orders import remembered_scores
 from residuum.shrinking.classifier import DESCRIPTION, TENSORS, read_classifier
 from residuum.studies.running import block_parameters
 from residuum.studies.steps import block_count, model_family

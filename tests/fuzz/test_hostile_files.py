@@ -30,7 +30,7 @@ from residuum.maths.profiles import ContextAccumulator
 from residuum.maths.selection import SetScore
 from residuum.models.loading import load_model
 from residuum.models.surgery import load_whole
-from residuum.probing.minimal_sets import remembered_scores
+from residuum.probing.orders import remembered_scores
 from residuum.shrinking.classifier import read_classifier
 from residuum.storage import compression as packed
 from residuum.storage.compression import arrow_bytes

@@ -14,8 +14,7 @@ from residuum.maths.probing import PaperRecipe
 from residuum.probing.diff import diff
 from residuum.probing.diff_reading import read_texts
 from residuum.probing.examples import labelled_splits
-from residuum.probing.minimal_sets import find_minimal_set
-from residuum.probing.orders import neuron_orders
+from residuum.probing.orders import find_minimal_set, neuron_orders
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.probing.rank import rank
 from residuum.probing.scores import ProbeGrid, neuron_set

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from ranked_tasks import IDS, tagged_sentences, tagged_store, tags
 
-from residuum.probing import minimal_sets
+from residuum.probing import orders
 from residuum.probing.examples import labelled_splits
-from residuum.probing.minimal_sets import find_minimal_set
-from residuum.probing.orders import neuron_order
+from residuum.probing.orders import find_minimal_set, neuron_order
 from residuum.probing.probe_data import TASK, ProbeData
 
 SENTENCES = tagged_sentences()
@@ -31,15 +30,15 @@ def test_few_dev_examples_are_joined_by_folds_of_the_training_part_with_orders_o
         return order_of(fold)
 
     minimal = find_minimal_set(data, ranker, order_of(data), 0.95)
-    assert len(ranked) == minimal_sets.FOLDS
+    assert len(ranked) == orders.FOLDS
     assert max(ranked) < len(data.splits.train)
     assert set(data.splits.layout.format(minimal.neurons.tolist())) <= set(IDS.values())
-    monkeypatch.setattr(minimal_sets, "SMALL_DEV", 0)
+    monkeypatch.setattr(orders, "SMALL_DEV", 0)
     find_minimal_set(data, lambda fold: pytest.fail("no fold is needed"), order_of(data), 0.95)
 
 
 def test_the_score_that_is_reported_is_that_of_the_probe_that_was_found_sufficient(data, monkeypatch):
-    monkeypatch.setattr(minimal_sets, "SMALL_DEV", 0)
+    monkeypatch.setattr(orders, "SMALL_DEV", 0)
     minimal = find_minimal_set(data, order_of, order_of(data), 0.9)
     (again,) = data.score(data.train([data.probe(TASK, minimal.neurons)]), "dev")
     assert minimal.score == again.value
@@ -53,7 +52,7 @@ def test_the_same_set_in_another_order_of_neurons_has_the_same_predictions(data)
 
 
 def test_a_killed_search_goes_on_with_the_scores_that_it_has(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(minimal_sets, "SMALL_DEV", 0)
+    monkeypatch.setattr(orders, "SMALL_DEV", 0)
     first = find_minimal_set(data, order_of, order_of(data), 0.95, known=tmp_path / "scores.json")
     monkeypatch.setattr(ProbeData, "train", lambda *_: pytest.fail("a known size was solved again"))
     again = find_minimal_set(data, order_of, np.asarray(first_order(first, data)), 0.95, known=tmp_path / "scores.json")

@@ -51,7 +51,25 @@ class AttentionAccumulator:
 
     def update(self, layers: Sequence[Any]) -> None:
         """Add one sentence: for each layer `heads × words × words`, or flat `words² × heads`."""
-        weights = self._as_heads(layers)
+        arrays = [as_heads(layer) for layer in layers]
+        heads, lengths = [len(array) for array in arrays], {array.shape[1] for array in arrays}
+        if heads != list(self._layout.widths) or len(lengths) > 1:
+            raise DataError(
+                f"The sentence has layers of {heads} heads over {sorted(lengths)} words; expected "
+                f"{list(self._layout.widths)} heads and the same words in each. Aggregate sub-words to words."
+            )
+        weights = np.concatenate(arrays, dtype=np.float64)
+        wrong = ~(np.abs(weights.sum(axis=2) - 1) <= ROW_SUM_TOLERANCE) | (weights < 0).any(axis=2)
+        if wrong.any():
+            head, word = np.argwhere(wrong)[0]
+            layer = int(self._layout.layer_of_neuron[head])
+            row, in_layer = weights[head, word], head - self._layout.slices[layer].start
+            raise DataError(
+                f"The attention of word {word}, head {in_layer}, layer {layer}, sentence {self._sentences}, "
+                f"is {row.min():.3g} or more and sums to {row.sum():.3g}; "
+                "expected no negative weight and a sum of 1. "
+                "Renormalise the rows after special tokens are dropped."
+            )
         words = weights.shape[1]
         flat = weights.reshape(len(weights), -1)
         if "attention_norm" in self._sums:
@@ -76,28 +94,6 @@ class AttentionAccumulator:
             constant_rows=self._constant_rows.copy(),
             sums={measure: values.copy() for measure, values in self._sums.items()},
         )
-
-    def _as_heads(self, layers: Sequence[Any]) -> Float[np.ndarray, "head word word"]:
-        arrays = [as_heads(layer) for layer in layers]
-        heads, words = [len(array) for array in arrays], {array.shape[1] for array in arrays}
-        if heads != list(self._layout.widths) or len(words) > 1:
-            raise DataError(
-                f"The sentence has layers of {heads} heads over {sorted(words)} words; expected "
-                f"{list(self._layout.widths)} heads and the same words in each. Aggregate sub-words to words."
-            )
-        weights = np.concatenate(arrays, dtype=np.float64)
-        wrong = ~(np.abs(weights.sum(axis=2) - 1) <= ROW_SUM_TOLERANCE) | (weights < 0).any(axis=2)
-        if wrong.any():
-            head, word = np.argwhere(wrong)[0]
-            layer = int(self._layout.layer_of_neuron[head])
-            row, in_layer = weights[head, word], head - self._layout.slices[layer].start
-            raise DataError(
-                f"The attention of word {word}, head {in_layer}, layer {layer}, sentence {self._sentences}, "
-                f"is {row.min():.3g} or more and sums to {row.sum():.3g}; "
-                "expected no negative weight and a sum of 1. "
-                "Renormalise the rows after special tokens are dropped."
-            )
-        return weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,8 +190,15 @@ def rsa(
     from scipy.stats import rankdata  # slow to import, and seldom needed
 
     def compare(matrices: list[Float[np.ndarray, "word word"]]) -> Float[np.ndarray, "layer layer"]:
-        pairs = (matrix[np.triu_indices(len(matrix), 1)] for matrix in matrices)
-        flat = np.stack([_centre(rankdata(pair) if correlation == "spearman" else pair) for pair in pairs])
+        centred_pairs = []
+        for matrix in matrices:
+            pairs = matrix[np.triu_indices(len(matrix), 1)]
+            values = rankdata(pairs) if correlation == "spearman" else pairs
+            deviations = values - values.mean()
+            # Exactly 0 where all values are equal up to rounding.
+            constant = np.abs(deviations).max() <= 64 * np.finfo(np.float64).eps * np.abs(values).max()
+            centred_pairs.append(np.zeros_like(values) if constant else deviations)
+        flat = np.stack(centred_pairs)
         return cosines(flat @ flat.T)
 
     chosen = sample_words(len(layers[0]), sample, rng, least=3)
@@ -411,13 +418,6 @@ def _distances(x: Float[np.ndarray, "word neuron"], distance: str) -> Float[np.n
     norms = np.linalg.norm(z, axis=1, keepdims=True)
     units = np.divide(z, norms, out=np.zeros_like(z), where=norms > 0)
     return 1 - units @ units.T
-
-
-def _centre(values: Float[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
-    """Deviations from the mean; exactly 0 where all values are equal up to rounding."""
-    deviations = values - values.mean()
-    constant = np.abs(deviations).max() <= 64 * np.finfo(np.float64).eps * np.abs(values).max()
-    return np.zeros_like(values) if constant else deviations
 
 
 def _ranks(distances: Float[np.ndarray, "word word"]) -> Int[np.ndarray, "word word"]:

@@ -102,7 +102,8 @@ def published_attention_mse(
     student: Scores, teacher: Scores, visible: Bool[Tensor, "sentence head token key"]
 ) -> PerToken:
     """The published loss: squared differences after the softmax, probabilities ≤ 0.01 set to zero, all keys counted."""
-    kept = [_large_probabilities(scores, visible) for scores in (student, teacher)]
+    probabilities = (_log_attention(scores, visible).exp() for scores in (student, teacher))
+    kept = [torch.where(p <= SMALL_PROBABILITY, 0, p) for p in probabilities]
     return (kept[0] - kept[1]).square().mean(dim=(1, 3))
 
 
@@ -124,11 +125,6 @@ def visible_keys(mask: Mask, n_heads: int, causal: bool) -> Bool[Tensor, "senten
 def _log_attention(scores: Scores, visible: Bool[Tensor, "sentence head token key"]) -> Scores:
     # A finite floor instead of −∞: a row without any visible key (padding on the left of a decoder) stays a number.
     return scores.masked_fill(~visible, torch.finfo(scores.dtype).min).log_softmax(dim=-1)
-
-
-def _large_probabilities(scores: Scores, visible: Bool[Tensor, "sentence head token key"]) -> Scores:
-    probabilities = _log_attention(scores, visible).exp()
-    return torch.where(probabilities <= SMALL_PROBABILITY, 0, probabilities)
 
 
 Vectors = Float[Tensor, "sentence neuron"]

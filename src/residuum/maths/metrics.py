@@ -75,7 +75,10 @@ class Truth:
         if len(predicted) != len(self.values):
             raise DataError(f"{len(predicted)} predictions came with {len(self.values)} labels; expected one each.")
         if self.metric == "span_f1":
-            return SentenceSums(self.metric, self._spans(predicted))
+            names = np.array(self.classes, dtype=object)[predicted]
+            predicted_spans = [set(spans(names[rows].tolist())) for rows in self._rows]
+            counts = [(len(a & b), len(a), len(b)) for a, b in zip(predicted_spans, self._true_spans, strict=True)]
+            return SentenceSums(self.metric, np.array(counts, np.float64))
         if self.metric == "accuracy":
             columns = [predicted == self.values, np.ones(len(predicted))]
         elif self.metric == "f1":
@@ -113,12 +116,6 @@ class Truth:
     @property
     def _places(self) -> Int[np.ndarray, " example"]:
         return self._unique[1]
-
-    def _spans(self, predicted: np.ndarray) -> Float[np.ndarray, "sentence sum"]:
-        names = np.array(self.classes, dtype=object)[predicted]
-        predicted_spans = [set(spans(names[rows].tolist())) for rows in self._rows]
-        counts = [(len(a & b), len(a), len(b)) for a, b in zip(predicted_spans, self._true_spans, strict=True)]
-        return np.array(counts, np.float64)
 
     @cached_property
     def _rows(self) -> list[Int[np.ndarray, " word"]]:

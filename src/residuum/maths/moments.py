@@ -153,7 +153,13 @@ class MomentsAccumulator:
             self._blocks = {pair: block.copy() for pair, block in self._blocks.items()}
             self._handed_out = False
         shifted = {i: chunk[: self._waiting] for i, chunk in self._chunk.items()}
-        squares = self._add_norms(shifted)
+        squares = np.zeros((self._waiting, len(self._layout.widths)))  # ‖x_l‖² of each waiting word and layer
+        for i, z in shifted.items():
+            self._sum[self._layout.slices[i]] += z.sum(axis=0)
+            squares[:, i] = np.einsum("wn,wn->w", z, z)
+        for i, z in shifted.items():
+            self._third[:, self._layout.slices[i]] += squares.T @ z
+        self._fourth += squares.T @ squares
         scales = {i: self._product_scale(float(squares[:, i].max())) for i in shifted}
         factors = {
             i: (z if scales[i] == 1 else z * scales[i]).astype(self._product_type, copy=False)
@@ -178,17 +184,6 @@ class MomentsAccumulator:
         if self._product_type == np.float64 or norm == 0 or SAFE_NORMS[0] <= norm <= SAFE_NORMS[1]:
             return 1.0
         return float(np.exp2(-np.round(np.log2(norm))))
-
-    def _add_norms(self, shifted: dict[int, np.ndarray]) -> np.ndarray:
-        """Add to the third and fourth sums; gives ‖x_l‖² of each waiting word and layer."""
-        squares = np.zeros((self._waiting, len(self._layout.widths)))
-        for i, z in shifted.items():
-            self._sum[self._layout.slices[i]] += z.sum(axis=0)
-            squares[:, i] = np.einsum("wn,wn->w", z, z)
-        for i, z in shifted.items():
-            self._third[:, self._layout.slices[i]] += squares.T @ z
-        self._fourth += squares.T @ squares
-        return squares
 
     def _recentre(self) -> None:
         """Move the shift to the mean of the words so far; the sums about it follow exactly."""

@@ -3,7 +3,7 @@
 Words of one sentence are not independent, so all of these resample or delete whole sentences or groups of sentences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,8 +153,13 @@ def paired_permutation_test(
     n = len(differences)
     exact = n < 60 and 2**n <= resamples
     threshold = abs(differences.mean()) * (1 - 1e-12)
-    signs = _all_signs(n) if exact else _random_signs(n, resamples, np.random.default_rng(rng))
-    hits = sum(int((np.abs(chunk @ differences) / n >= threshold).sum()) for chunk in signs)
+    if exact:
+        bits = iter([(np.arange(2**n)[:, None] >> np.arange(n)) & 1])
+    else:  # in pieces, so that many sentences and many resamples do not need memory together
+        generator, piece = np.random.default_rng(rng), max(1, 2_000_000 // n)
+        sizes = (min(piece, resamples - start) for start in range(0, resamples, piece))
+        bits = (generator.integers(0, 2, size=(size, n)) for size in sizes)
+    hits = sum(int((np.abs((1.0 - 2.0 * chunk) @ differences) / n >= threshold).sum()) for chunk in bits)
     return hits / 2**n if exact else (hits + 1) / (resamples + 1)
 
 
@@ -201,18 +206,6 @@ def _jackknife_moments(
     bias = -((1 - 1 / h) * changes).sum(axis=0)
     error = np.sqrt((((h - 1) * changes + bias) ** 2 / (h - 1)).mean(axis=0))
     return np.asarray(bias), np.asarray(error)
-
-
-def _all_signs(n: int) -> Iterator[Float[np.ndarray, "resample sentence"]]:
-    bits = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
-    yield 1.0 - 2.0 * bits
-
-
-def _random_signs(n: int, resamples: int, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "resample sentence"]]:
-    """In pieces, so that many sentences and many resamples do not need memory together."""
-    piece = max(1, 2_000_000 // n)
-    for start in range(0, resamples, piece):
-        yield 1.0 - 2.0 * rng.integers(0, 2, size=(min(piece, resamples - start), n))
 
 
 def _tanh_interval(r: float, n: int, level: float, variance: float = 1.0) -> tuple[float, float]:

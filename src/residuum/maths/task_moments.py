@@ -171,32 +171,32 @@ def quick_probes(moments: TaskMoments, probes: Sequence[Probe], *, ridge: float 
     the Ledoit–Wolf one. A class without words is never predicted.
     """
     default = moments.ridge if ridge is None else ridge
-    return [_quick_probe(moments, probe, default if probe.l2 is None else probe.l2) for probe in probes]
-
-
-def _quick_probe(moments: TaskMoments, probe: Probe, ridge: float) -> TrainedProbe:
-    neurons = np.arange(len(moments.mean))[as_index(probe.neurons)]
-    alive = moments.deviation[neurons] > 0
-    chosen = neurons[alive]
-    matrix = moments.correlation[np.ix_(chosen, chosen)].astype(np.float64)
-    cross, share = moments.cross[chosen], moments.target_mean
-    bias = share.astype(np.float64)
-    means = cross
-    if moments.n_classes:
-        present = share > 0
-        means = np.divide(cross, share, out=np.zeros_like(cross), where=present)
-        matrix -= (cross * np.where(present, 1, 0)) @ means.T
-        bias = np.where(present, np.log(np.where(present, share, 1.0)), -np.inf)
-    matrix[np.diag_indices_from(matrix)] += max(ridge, 1e-6)
-    solved = cho_solve(cho_factor(matrix, overwrite_a=True), means)
-    weight = np.zeros((cross.shape[1], len(neurons)), np.float32)
-    weight[:, alive] = solved.T
-    if moments.n_classes:
-        bias = np.maximum(bias - 0.5 * np.einsum("nc,nc->c", means, solved), np.finfo(np.float32).min)
-    deviation = np.where(alive, moments.deviation[neurons], 1.0).astype(np.float32)
-    centre = moments.mean[neurons].astype(np.float32)
-    fitted = (weight, bias.astype(np.float32), moments.n_classes, len(moments.mean), centre, deviation)
-    return TrainedProbe(probe, neurons, *fitted, (0.0, ridge), converged=True)
+    trained = []
+    for probe in probes:
+        l2 = default if probe.l2 is None else probe.l2
+        neurons = np.arange(len(moments.mean))[as_index(probe.neurons)]
+        alive = moments.deviation[neurons] > 0
+        chosen = neurons[alive]
+        matrix = moments.correlation[np.ix_(chosen, chosen)].astype(np.float64)
+        cross, share = moments.cross[chosen], moments.target_mean
+        bias = share.astype(np.float64)
+        means = cross
+        if moments.n_classes:
+            present = share > 0
+            means = np.divide(cross, share, out=np.zeros_like(cross), where=present)
+            matrix -= (cross * np.where(present, 1, 0)) @ means.T
+            bias = np.where(present, np.log(np.where(present, share, 1.0)), -np.inf)
+        matrix[np.diag_indices_from(matrix)] += max(l2, 1e-6)
+        solved = cho_solve(cho_factor(matrix, overwrite_a=True), means)
+        weight = np.zeros((cross.shape[1], len(neurons)), np.float32)
+        weight[:, alive] = solved.T
+        if moments.n_classes:
+            bias = np.maximum(bias - 0.5 * np.einsum("nc,nc->c", means, solved), np.finfo(np.float32).min)
+        deviation = np.where(alive, moments.deviation[neurons], 1.0).astype(np.float32)
+        centre = moments.mean[neurons].astype(np.float32)
+        fitted = (weight, bias.astype(np.float32), moments.n_classes, len(moments.mean), centre, deviation)
+        trained.append(TrainedProbe(probe, neurons, *fitted, (0.0, l2), converged=True))
+    return trained
 
 
 def neuron_subset(moments: TaskMoments, neurons: Int[np.ndarray, " chosen"]) -> TaskMoments:

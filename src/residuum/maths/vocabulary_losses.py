@@ -94,12 +94,12 @@ class _Job:
 
     def __init__(self, learners: Sequence[Learner], labels: Tensor, targets: SoftTargets | None) -> None:
         self.learners, self.labels, self.targets = learners, labels, targets
-        self.hard = [torch.zeros(len(one.features), device=one.features.device) for one in learners]
+        self.hard = [torch.zeros(len(learner.features), device=learner.features.device) for learner in learners]
         self.soft = [torch.zeros_like(losses) for losses in self.hard]
 
     def chunks(self) -> list[slice]:
         """Stretches of rows whose logits fit into a chunk."""
-        size = chunk_rows(max(len(one.projection.weight) for one in self.learners))
+        size = chunk_rows(max(len(learner.projection.weight) for learner in self.learners))
         return [slice(start, start + size) for start in range(0, len(self.labels), size)]
 
     def teacher(self, rows: slice) -> "_TeacherRows | None":
@@ -111,16 +111,16 @@ class _Job:
         log_shares = logits.log_softmax(dim=-1)
         return _TeacherRows(torch.exp(log_shares, out=logits), log_shares)
 
-    def slope(self, number: int, own: slice, labels: Tensor, teacher: "_TeacherRows | None") -> Tensor:
+    def slope(self, number: int, rows: slice, labels: Tensor, teacher: "_TeacherRows | None") -> Tensor:
         """∂total/∂logits of a learner's rows; their losses are written down on the way."""
         learner = self.learners[number]
-        logits = learner.projection(learner.features[own]).float()
-        hard_weights, soft_weights = learner.hard_weights[own], learner.soft_weights[own]
+        logits = learner.projection(learner.features[rows]).float()
+        hard_weights, soft_weights = learner.hard_weights[rows], learner.soft_weights[rows]
         slope = None
         if bool(hard_weights.any()):
-            self.hard[number][own], slope = _hard(logits, labels, hard_weights)
+            self.hard[number][rows], slope = _hard(logits, labels, hard_weights)
         if teacher is not None and self.targets is not None and bool(soft_weights.any()):
-            self.soft[number][own], soft_slope = _soft(logits, teacher, soft_weights, self.targets)
+            self.soft[number][rows], soft_slope = _soft(logits, teacher, soft_weights, self.targets)
             slope = soft_slope if slope is None else slope.add_(soft_slope)
         return torch.zeros_like(logits) if slope is None else slope
 
@@ -148,26 +148,25 @@ class _Fused(torch.autograd.Function):
         for rows in job.chunks():
             teacher = job.teacher(rows)
             for number, learner in enumerate(job.learners):
-                own, inside = _overlap(learner, rows)
-                if own.stop <= own.start:
+                start, stop = max(rows.start, learner.first), min(rows.stop, learner.first + len(learner.features))
+                if stop <= start:
                     continue
-                part = None if teacher is None else teacher.part(inside)
-                slope = job.slope(number, own, job.labels[rows][inside], part)
-                _add_gradients(learner, own, slope, of_tensor)
+                in_learner = slice(start - learner.first, stop - learner.first)
+                in_chunk = slice(start - rows.start, stop - rows.start)
+                part = None if teacher is None else teacher.part(in_chunk)
+                slope = job.slope(number, in_learner, job.labels[rows][in_chunk], part)
+                _add_gradients(learner, in_learner, slope, of_tensor)
         ctx.gradients = gradients
-        return _weighted_sum(job)
+        exact = torch.float32 if job.labels.device.type == "mps" else torch.float64  # which has no float64
+        total = torch.zeros((), dtype=exact, device=job.labels.device)
+        for learner, hard, soft in zip(job.learners, job.hard, job.soft, strict=True):
+            total += (hard.to(exact) * learner.hard_weights).sum() + (soft.to(exact) * learner.soft_weights).sum()
+        return total.float()
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         scale = float(upstream[0])
         return (None, *(g if g is None or scale == 1 else g * scale for g in ctx.gradients))
-
-
-def _overlap(learner: Learner, rows: slice) -> tuple[slice, slice]:
-    """The learner's own rows in a chunk, counted in the learner's features and in the chunk."""
-    start = max(rows.start, learner.first)
-    stop = min(rows.stop, learner.first + len(learner.features))
-    return slice(start - learner.first, stop - learner.first), slice(start - rows.start, stop - rows.start)
 
 
 def _hard(logits: Tensor, labels: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,19 +213,11 @@ def _soft(logits: Tensor, teacher: _TeacherRows, weights: Tensor, targets: SoftT
     return torch.where(weights != 0, losses, 0), slope
 
 
-def _add_gradients(learner: Learner, own: slice, slope: Tensor, gradients: dict[int, Tensor | None]) -> None:
+def _add_gradients(learner: Learner, rows: slice, slope: Tensor, gradients: dict[int, Tensor | None]) -> None:
     weight, bias = learner.projection.weight, learner.projection.bias
     if (of_features := gradients[id(learner.features)]) is not None:
-        of_features[own] = (slope @ weight).to(of_features.dtype)
+        of_features[rows] = (slope @ weight).to(of_features.dtype)
     if (of_weight := gradients[id(weight)]) is not None:
-        of_weight.addmm_(slope.T.to(of_weight.dtype), learner.features[own].to(of_weight.dtype))
+        of_weight.addmm_(slope.T.to(of_weight.dtype), learner.features[rows].to(of_weight.dtype))
     if bias is not None and (of_bias := gradients[id(bias)]) is not None:
         of_bias += slope.sum(dim=0)
-
-
-def _weighted_sum(job: _Job) -> Tensor:
-    exact = torch.float32 if job.labels.device.type == "mps" else torch.float64  # which has no float64
-    total = torch.zeros((), dtype=exact, device=job.labels.device)
-    for learner, hard, soft in zip(job.learners, job.hard, job.soft, strict=True):
-        total += (hard.to(exact) * learner.hard_weights).sum() + (soft.to(exact) * learner.soft_weights).sum()
-    return total.float()

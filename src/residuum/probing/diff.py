@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -306,6 +306,10 @@ def _joined(
         "audit": audit(models),
     }
     whole, oracles = (t.loc[t["layer"].isna()].to_dict("records") for t in (tables["change"], tables["scores"]))
+    known, warnings = tables["baselines"].to_dict("records"), []
+    for row in oracles:
+        rivals = {f"{rival['baseline']} baseline": rival["score"] for rival in known if rival["task"] == row["task"]}
+        warnings += rival_warnings(row, rivals, f" of {row['model']} for {row['task']}")
     summary = {
         "base": models[0].name,
         "models": len(models),
@@ -315,18 +319,11 @@ def _joined(
         "change of all layers": {f"{row['task']}, {row['model']}": row["change"] for row in whole},
         **({"left out": left_out} if left_out else {}),
         "notes": [note for text in texts for note in text.notes],
-        "warnings": [warning for row in oracles for warning in _warnings(row, tables["baselines"])],
+        "warnings": warnings,
         "answer": _answer(tables["change"], settings),
         "next": "residuum ablate MODEL CORPUS --task TASK --out OUT (does the model use what it encodes?)",
     }
     return summary, tables
-
-
-def _warnings(oracle: Mapping[Hashable, Any], baselines: pd.DataFrame) -> list[str]:
-    """Which baselines of its task the probe of all layers of a model does not beat."""
-    rows = baselines.loc[baselines["task"] == oracle["task"]].to_dict("records")
-    rivals = {f"{row['baseline']} baseline": row["score"] for row in rows}
-    return rival_warnings(oracle, rivals, f" of {oracle['model']} for {oracle['task']}")
 
 
 def _answer(change: pd.DataFrame, settings: DiffSettings) -> str:

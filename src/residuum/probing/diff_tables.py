@@ -17,8 +17,7 @@ from residuum.maths.selection import MinimalSet, top_and_bottom
 from residuum.probing.baselines import baselines
 from residuum.probing.diff_reading import LabelledText, ReadModel
 from residuum.probing.examples import Splits
-from residuum.probing.minimal_sets import find_minimal_set
-from residuum.probing.orders import class_neuron_table, layer_spread_table, neuron_orders
+from residuum.probing.orders import class_neuron_table, find_minimal_set, layer_spread_table, neuron_orders
 from residuum.probing.probe_data import ProbeData, same_examples
 from residuum.probing.rank import selection_table
 from residuum.probing.scores import (

@@ -215,13 +215,19 @@ class _Probing:
             clusters.append(kept)
         languages = pd.concat(scores, ignore_index=True)
         benches = self._benches(next(iter(stores.values())))
+        known, unseen = [], []  # what the labels of the source alone tell of each language
+        for language, bench in benches.items():
+            place = {"language": language, "family": self.families.get(language, "Other")}
+            known += [{**place, "baseline": name, "score": score} for name, score in baselines(bench).items()]
+            unseen += [{"language": language, **row} for row in unseen_table(bench).to_dict("records")]
         tables = {
             "languages": languages,
             "families": answers.family_table(languages),
             "students": answers.student_table(teachers),
             "wide": wide_table(languages),
             "clusters": pd.concat(clusters, ignore_index=True),
-            **self._source_tables(benches),
+            "baselines": pd.DataFrame(known),
+            "unseen": pd.DataFrame(unseen, columns=["language", "label", "examples"]).astype({"examples": int}),
             "audit": audit_table(store for by_language in stores.values() for store in by_language.values()),
         }
         if self.settings.overlap:
@@ -354,20 +360,6 @@ class _Probing:
                 }
             )
         return pd.DataFrame(rows)
-
-    def _source_tables(self, benches: Mapping[str, ProbeData]) -> dict[str, pd.DataFrame]:
-        """What the labels of the source alone tell of each language.
-
-        `baselines`: what its most frequent label, and its most frequent label per word, get right. `unseen`: the labels
-        that it never has, which count as errors.
-        """
-        known, unseen = [], []
-        for language, bench in benches.items():
-            place = {"language": language, "family": self.families.get(language, "Other")}
-            known += [{**place, "baseline": name, "score": score} for name, score in baselines(bench).items()]
-            unseen += [{"language": language, **row} for row in unseen_table(bench).to_dict("records")]
-        labels = pd.DataFrame(unseen, columns=["language", "label", "examples"]).astype({"examples": int})
-        return {"baselines": pd.DataFrame(known), "unseen": labels}
 
     def _summary(self, tables: Mapping[str, pd.DataFrame], bench: ProbeData) -> dict[str, Any]:
         languages = tables["languages"]

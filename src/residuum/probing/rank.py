@@ -17,7 +17,6 @@ from residuum.maths.rankings import Ranking, beats_random, lca_ranking, mass_sha
 from residuum.maths.selection import MinimalSet, top_and_bottom
 from residuum.probing.baselines import baselines, read_task_data, twin_identity
 from residuum.probing.examples import Splits, activations_folder, held_memory
-from residuum.probing.minimal_sets import find_minimal_set, growth_table
 from residuum.probing.neuron_cards import card_of, card_tables
 from residuum.probing.orders import (
     CLASS_NEURONS,
@@ -27,7 +26,9 @@ from residuum.probing.orders import (
     check_memory,
     class_forward_table,
     class_neuron_table,
+    find_minimal_set,
     forward_orders,
+    growth_table,
     layer_spread_table,
     neuron_order,
     neuron_orders,
@@ -37,7 +38,6 @@ from residuum.probing.probe_data import TASK, ProbeData
 from residuum.probing.scores import (
     ALL,
     BASELINES,
-    NeuronSet,
     PartScores,
     ProbeGrid,
     TrainedGrid,
@@ -243,8 +243,13 @@ def selection_table(
     }
     sets = [neuron_set(str(cell), "order", data.splits.layout, *heads[cell]) for cell in cells]
     retrained = ProbeGrid(data, sets, [TASK]).train().on("test")
-    kept = _kept_scores(data, oracles, sets)
-    rows = []
+    keeping = {
+        neurons.name: [oracle.keeping(draw) for draw in neurons.draws or (neurons.picked,) for oracle in oracles]
+        for neurons in sets
+    }
+    scores = iter(data.score([probe for probes in keeping.values() for probe in probes], "test"))
+    by_set = {(name, TASK): [next(scores) for _ in probes] for name, probes in keeping.items()}
+    kept, rows = PartScores(data, "test", sets, by_set), []
     for (method, share, end), neurons in zip(cells, sets, strict=True):
         after, before = retrained.interval(neurons.name), kept.interval(neurons.name)
         random = retrained.values(str(("random", share, end)))
@@ -258,16 +263,6 @@ def selection_table(
             | {"beats_random": method != "random" and len(random) > 1 and beats_random(value, random, error)}
         )
     return pd.DataFrame(rows)
-
-
-def _kept_scores(data: ProbeData, oracles: Sequence[TrainedProbe], sets: Sequence[NeuronSet]) -> PartScores:
-    """The probes of all neurons, each with only the neurons of a set (of a random set: those of each draw)."""
-    probes = {
-        own.name: [oracle.keeping(neurons) for neurons in own.draws or (own.picked,) for oracle in oracles]
-        for own in sets
-    }
-    scores = iter(data.score([probe for group in probes.values() for probe in group], "test"))
-    return PartScores(data, "test", sets, {(name, TASK): [next(scores) for _ in own] for name, own in probes.items()})
 
 
 def _minimal_table(

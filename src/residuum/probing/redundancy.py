@@ -24,8 +24,7 @@ from residuum.maths.selection import MinimalSet
 from residuum.probing.baselines import READING, baselines, read_task_data, twin_identity
 from residuum.probing.clusters import ClusterSettings, general_redundancy, representatives
 from residuum.probing.examples import Splits, activations_folder, held_memory, whole_store
-from residuum.probing.minimal_sets import find_minimal_set, growth_table
-from residuum.probing.orders import neuron_order
+from residuum.probing.orders import find_minimal_set, growth_table, neuron_order
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.probing.scores import (
     ALL,

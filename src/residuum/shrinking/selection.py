@@ -25,7 +25,7 @@ from residuum.maths.probe_stack import Columns
 from residuum.maths.probing import Probe
 from residuum.maths.selection import SMALL_DEV, SetScore, growing_sizes, smallest_sufficient_set
 from residuum.maths.task_moments import TaskMoments, forward_selection, neuron_subset, task_moments
-from residuum.probing.minimal_sets import held_out_parts, pool
+from residuum.probing.orders import held_out_parts, pool
 from residuum.probing.probe_data import TASK, ProbeData
 from residuum.shrinking.classifier import Classifier, classifier_bytes, classifier_of, folded
 from residuum.shrinking.measuring import Costs, network_bytes, neurons_within
