@@ -130,25 +130,20 @@ def strategy_plan(
     if strategy.family == "bitfit":
         return _biases(networks)
     (network,) = networks
-    if strategy.family == "freeze":
-        return _new_layers(network, strategy.new_layers, seed)
+    if strategy.family == "freeze":  # the head and new random layers over a frozen student without dropout
+        blocks = new_blocks(network, strategy.new_layers, seed).to(next(network.parameters()).device)
+        if strategy.new_layers:
+            add_layers(network, list(blocks))
+        learn_over_frozen(network, blocks)
+        head = list(head_parameters(network))
+        return StrategyPlan(
+            {"model": network}, [network], lambda: Change(values=_values(network, head), layers=tensors_of(blocks))
+        )
     if strategy.family == "sparse-delta":
         return _delta(network)
     names = [name for name, _ in network.named_parameters()]  # FULL: all parameters of one student
     network.requires_grad_(True).train()
     return StrategyPlan({"model": network}, [network], lambda: Change(values=_values(network, names)))
-
-
-def _new_layers(network: PreTrainedModel, count: int, seed: int) -> StrategyPlan:
-    """FREEZE: the head and new random layers over a frozen student without dropout."""
-    blocks = new_blocks(network, count, seed).to(next(network.parameters()).device)
-    if count:
-        add_layers(network, list(blocks))
-    learn_over_frozen(network, blocks)
-    names = list(head_parameters(network))
-    return StrategyPlan(
-        {"model": network}, [network], lambda: Change(values=_values(network, names), layers=tensors_of(blocks))
-    )
 
 
 def _hung_in(networks: Sequence[PreTrainedModel], part: str, learning: Adapters | LowRankUpdates) -> StrategyPlan:

@@ -136,7 +136,19 @@ class FeatureSelection:
             )
         choices = tried[:-1] if self.settings.one_layer else tried
         if self.settings.allowance is not None and self.settings.allowance.step == "layers":
-            return Candidates(tried, self._best_affordable(choices))
+            # The best within the budget, the lowest of equals. Where all neurons up to a layer would be too many bytes,
+            # the layer is judged by a probe on as many as fit.
+            most = affordable_layers(self.costs, self.settings, len(choices[0].bias))
+            scores = {i: c.dev for i, c in enumerate(choices) if c.layer in most}
+            short = {
+                i: np.sort(self.order(choices[i].columns)[: most[choices[i].layer]])
+                for i in scores
+                if most[choices[i].layer] < choices[i].n_neurons
+            }
+            if short:
+                heads = self.train("layers", short)
+                scores |= {i: head.dev for i, head in zip(short, heads, strict=True)}
+            return Candidates(tried, max(scores, key=lambda i: (scores[i], -i)))
         sufficient = [i for i, c in enumerate(choices) if c.dev >= self.settings.layer_keep * oracle.dev]
         best = max(range(len(choices)), key=lambda i: choices[i].dev)
         return Candidates(tried, sufficient[0] if sufficient else best, bool(sufficient))
@@ -236,7 +248,12 @@ class FeatureSelection:
         sets = {candidate.columns.tobytes(): candidate.columns for candidate in candidates.values()}
         scores: dict[bytes, list[float]] = {key: [] for key in sets}
         more = range(settings.seed + 1, settings.seed + settings.seeds)
-        probes = [self.probe(_as_range(columns), seed) for seed in more for columns in sets.values()]
+        read: list[Columns] = []
+        for columns in sets.values():  # neighbours are given as a range, which is read without a copy
+            first, stop = int(columns[0]), int(columns[-1]) + 1
+            neighbours = stop - first == len(columns) and bool((np.diff(columns) == 1).all())
+            read.append(slice(first, stop) if neighbours else columns)
+        probes = [self.probe(columns, seed) for seed in more for columns in read]
         if probes:
             values = iter(self.data.score(self.data.train(probes), "test"))
             for _ in more:
@@ -338,23 +355,6 @@ class FeatureSelection:
         classes = self.data.targets[TASK].n_classes
         return self.data.truth("dev").sums(scores.argmax(axis=1) if classes else scores[:, 0])
 
-    def _best_affordable(self, choices: Sequence[Candidate]) -> int:
-        """The place of the best choice of layers within the budget, the lowest of equals.
-
-        Where all neurons up to a layer would be too many bytes, it is judged by a probe on as many as fit.
-        """
-        most = affordable_layers(self.costs, self.settings, len(choices[0].bias))
-        scores = {i: c.dev for i, c in enumerate(choices) if c.layer in most}
-        short = {
-            i: np.sort(self.order(choices[i].columns)[: most[choices[i].layer]])
-            for i in scores
-            if most[choices[i].layer] < choices[i].n_neurons
-        }
-        if short:
-            heads = self.train("layers", short)
-            scores |= {i: head.dev for i, head in zip(short, heads, strict=True)}
-        return max(scores, key=lambda i: (scores[i], -i))
-
 
 def reference_score(oracle: Candidate, layers: Candidate, settings: TransferSettings) -> float:
     """The dev score of which neurons keep the share `keep`: the oracle's, or less where a budget cut its layers."""
@@ -401,10 +401,3 @@ def _least(cost: Mapping[str, float], settings: TransferSettings, kind: str, n_r
 def _best_size(tried: Mapping[int, Candidate], most: int) -> int:
     """The size with the best score, the smallest of equals, among those of at most so many neurons."""
     return max((size for size in tried if size <= most), key=lambda size: (tried[size].dev, -size))
-
-
-def _as_range(columns: Neurons) -> Columns:
-    """A range where the columns are one: it is read without a copy."""
-    first, stop = int(columns[0]), int(columns[-1]) + 1
-    ascending = stop - first == len(columns) and bool((np.diff(columns) == 1).all())
-    return slice(first, stop) if ascending else columns

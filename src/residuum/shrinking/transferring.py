@@ -172,14 +172,6 @@ class TransferJob:
         flat = [label for row in rows for label in row] if self.task.unit == "word" else rows
         return sorted({str(label) for label in flat if label is not None})
 
-    @cached_property
-    def _single_layers(self) -> list[int]:
-        """The layers that are the last hidden state of a network cut there; a closing norm leaves only the top one."""
-        if not self.settings.one_layer:
-            return []
-        layers = range(self.model.n_layers + 1)
-        return [layer for layer in layers if layer_count(truncated(self.model, layer)) == layer]
-
     @property
     def _n_rows(self) -> int:
         """The rows of a classifier's weight."""
@@ -197,7 +189,10 @@ class TransferJob:
         affordable_layers(costs, settings, self._n_rows)  # refuse what cannot be reached before hours are spent
         splits = self._timed("extraction", lambda: self._splits(kept))
         data = ProbeData(splits, settings.probe_recipe(), held_memory(settings.max_memory), settings.seed)
-        selection = FeatureSelection(data, settings, costs, self._single_layers)
+        # Layers that are the last hidden state of a network cut there; a closing norm leaves only the top one.
+        layers = range(self.model.n_layers + 1) if settings.one_layer else ()
+        single_layers = [layer for layer in layers if layer_count(truncated(self.model, layer)) == layer]
+        selection = FeatureSelection(data, settings, costs, single_layers)
         chosen = self._choose(selection, kept)
         twin = self._timed("random twin", lambda: self._twin_score(data, kept)) if settings.random_twin else {}
         self._write(out, chosen.last, splits.layout)
@@ -214,7 +209,15 @@ class TransferJob:
             return Run("transfer", {}, {"scores": selection.seed_scores(chosen.named)})
 
         scores = self._timed("seeds", lambda: finished_step(kept, "seeds", of_seeds)).summary["scores"]
-        return transfer_run(self.config, data, chosen, costs, measured, self._facts(), self.seconds, scores)
+        facts = {"layers before": self.model.n_layers, "parameters before": self.model.n_parameters}
+        if self.vocabulary is not None:
+            config: Any = self.model.module.config
+            facts |= {
+                "pieces before": config.vocab_size,
+                "pieces": len(self.vocabulary.kept),
+                "characters without a piece become": self.vocabulary.fallback,
+            }
+        return transfer_run(self.config, data, chosen, costs, measured, facts, self.seconds, scores)
 
     def _costs(self, kept: Path) -> Costs:
         def compute() -> Run:
@@ -315,18 +318,6 @@ class TransferJob:
                 "bytes": size.n_bytes - 4 * saved + classifier.n_bytes,
                 "ms": sentence_milliseconds(predictor, sampled(self.corpora.test)),
             },
-        }
-
-    def _facts(self) -> dict[str, Any]:
-        """What the record says of the model before and of the vocabulary."""
-        facts = {"layers before": self.model.n_layers, "parameters before": self.model.n_parameters}
-        if self.vocabulary is None:
-            return facts
-        config: Any = self.model.module.config
-        return facts | {
-            "pieces before": config.vocab_size,
-            "pieces": len(self.vocabulary.kept),
-            "characters without a piece become": self.vocabulary.fallback,
         }
 
     def _timed(self, name: str, work: Callable[[], Any]) -> Any:

@@ -140,7 +140,16 @@ def finetune(settings: FinetuneSettings) -> Finetuning:
     corpora = source
     if not isinstance(corpora, TaskCorpora):
         corpora = read_task(task, corpora, **options, **settings.table)
-    config = _run_config(settings, task, corpora)
+    fingerprints = {part: f"{corpus.name} {corpus.fingerprint}" for part, corpus in corpora.items()}
+    config = {  # everything that the result depends on
+        "model": str(settings.model),
+        "files": files_fingerprint(settings.model),
+        "task": task.name,
+        **{name: getattr(task, name) for name in ("label", "unit", "metric", "positive", "regression")},
+        **settings.identity(),
+        "data": {**fingerprints, "notes": list(corpora.notes)},
+        "seeds": seeds,
+    }
     check_elsewhere(settings.model, out)
     folders = [out] if len(seeds) == 1 else [out / f"seed-{seed}" for seed in seeds]
     if run := finished_run(out, "finetune", config, fresh=settings.fresh):
@@ -158,7 +167,15 @@ def _finetuned(
 ) -> Run:
     """Fine-tune from every seed; the run of one seed, or all of them joined."""
     if settings.fresh and is_main_process():
-        _discard_earlier(out, folders)
+        # Discard all earlier models at once, so that a kill leaves no mixture of two runs or of other seeds.
+        for folder in folders:
+            (folder / "result.json").unlink(missing_ok=True)
+        for place in set(out.glob("seed-*")) - set(folders):
+            if (place / "model.safetensors").exists():
+                remove_folder(place)
+        if folders != [out]:
+            for file in (*out.glob("*.safetensors"), out / "README.md"):
+                file.unlink(missing_ok=True)
     runs: list[Run] = []
     states: States = {}
     for seed, folder in zip(settings.chosen_seeds(), folders, strict=True):
@@ -173,33 +190,6 @@ def _finetuned(
     if is_main_process():
         write_run(out, run)
     return run
-
-
-def _run_config(settings: FinetuneSettings, task: Task, corpora: TaskCorpora) -> dict[str, Any]:
-    """Everything that the result depends on."""
-    facts = ("label", "unit", "metric", "positive", "regression")
-    fingerprints = {part: f"{corpus.name} {corpus.fingerprint}" for part, corpus in corpora.items()}
-    return {
-        "model": str(settings.model),
-        "files": files_fingerprint(settings.model),
-        "task": task.name,
-        **{name: getattr(task, name) for name in facts},
-        **settings.identity(),
-        "data": {**fingerprints, "notes": list(corpora.notes)},
-        "seeds": settings.chosen_seeds(),
-    }
-
-
-def _discard_earlier(out: Path, folders: list[Path]) -> None:
-    """Discard all earlier models at once, so that a kill leaves no mixture of two runs or of other seeds."""
-    for folder in folders:
-        (folder / "result.json").unlink(missing_ok=True)
-    for place in set(out.glob("seed-*")) - set(folders):
-        if (place / "model.safetensors").exists():
-            remove_folder(place)
-    if folders != [out]:
-        for file in (*out.glob("*.safetensors"), out / "README.md"):
-            file.unlink(missing_ok=True)
 
 
 def _discard_intermediates(out: Path) -> None:
