@@ -179,8 +179,27 @@ def train_probes(
     `targets` hold one value per word for every name that a probe asks for.
     """
     check_battery(features, targets, probes)
+    n_words = features.shape[0]
     for name in {probe.target for probe in probes}:
-        _check_target(name, targets[name], features.shape[0])
+        target = targets[name]
+        if len(target.values) != n_words:
+            raise DataError(
+                f"The features have {n_words} words and the target {name!r} has {len(target.values)} values; "
+                "they must describe the same words."
+            )
+        if target.n_classes == 0:
+            if not np.isfinite(target.values).all():
+                raise DataError(f"The target {name!r} contains NaN or infinite values; drop those words.")
+            continue
+        if target.values.min() < 0 or target.values.max() >= target.n_classes:
+            raise DataError(f"The target {name!r} has values outside its {target.n_classes} classes.")
+        if len(np.unique(target.values)) < 2:
+            raise DataError(f"The target {name!r} has one class in the training words; a probe needs at least two.")
+        if n_words < target.n_classes:
+            raise DataError(
+                f"The target {name!r} has {target.n_classes} classes and only {n_words} training words; give at "
+                "least one word per class, or merge the rare classes."
+            )
     return fit(features, targets, probes, recipe or ConvergedRecipe(), held_out)
 
 
@@ -463,24 +482,3 @@ def _nested_columns(probes: Sequence[Probe], n_neurons: int) -> Int[np.ndarray, 
 def _n_columns(neurons: Columns | None, n_neurons: int) -> int:
     index = as_index(neurons)
     return len(range(*index.indices(n_neurons))) if isinstance(index, slice) else len(index)
-
-
-def _check_target(name: str, target: Target, n_words: int) -> None:
-    if len(target.values) != n_words:
-        raise DataError(
-            f"The features have {n_words} words and the target {name!r} has {len(target.values)} values; "
-            "they must describe the same words."
-        )
-    if target.n_classes == 0:
-        if not np.isfinite(target.values).all():
-            raise DataError(f"The target {name!r} contains NaN or infinite values; drop those words.")
-        return
-    if target.values.min() < 0 or target.values.max() >= target.n_classes:
-        raise DataError(f"The target {name!r} has values outside its {target.n_classes} classes.")
-    if len(np.unique(target.values)) < 2:
-        raise DataError(f"The target {name!r} has one class in the training words; a probe needs at least two.")
-    if n_words < target.n_classes:
-        raise DataError(
-            f"The target {name!r} has {target.n_classes} classes and only {n_words} training words; give at "
-            "least one word per class, or merge the rare classes."
-        )
