@@ -54,7 +54,7 @@ def test_a_rule_can_ask_for_less():
     assert few.verdict(Rule(0.1, above=False)) == HOLDS
     assert few.verdict(Rule(0.06, above=False)) == INCONCLUSIVE
     assert few.supporting(Rule(0.06, above=False)) == 1
-    assert str(Rule(0.1, above=False)) == "< 0.1"
+    assert str(Rule(0.1, above=False)) == "below 0.1"
 
 
 def test_without_a_number_nothing_can_be_said():
