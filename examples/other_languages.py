@@ -10,7 +10,7 @@ teacher = residuum.teacher_folder()
 
 treebanks = {code: residuum.sample("treebank", language=code, size=size) for code in ("en", "de", "tr", "sw")}
 probing = residuum.probe_languages(teacher, treebanks, "upos", seeds=1, out="runs/languages")
-print(probing.wide.round(3))  # accuracy in each language, from ever fewer neurons
+print(probing.wide.round(3).to_string(index=False))  # accuracy in each language, from ever fewer neurons
 
 texts = {code: residuum.sample("translation", language=f"{code}-en", size=size, split="test") for code in ("de", "tr")}
 pairs = [corpus_pairs(text, (code, "en")) for code, text in texts.items()]
