@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from report_runs import comparison_run
 from study_runs import sentence, study_run, write_study
@@ -10,6 +11,7 @@ from residuum.errors import StoreError
 from residuum.reporting.page import _chapters
 from residuum.reporting.report import report, section
 from residuum.reporting.studies import study_overview
+from residuum.reporting.wording import claim_text
 from residuum.storage.results import write_run
 
 
@@ -20,8 +22,8 @@ def test_every_finding_says_its_verdict_and_its_numbers():
         "(--scale sample)."
     )
     assert holds.text == (
-        f"{sentence('holds')} Difference in CKA: 0.425 (95\u00a0% CI over all cases 0.2 to 0.65; claim: above 0); "
-        "true in 2 of 2 cases."
+        f"{sentence('holds')} Difference in CKA: 0.425 (0.2 to 0.65 over all cases and their 95\u00a0% "
+        "intervals; claim: above 0); true in 2 of 2 cases."
     )
     assert [one.verdict for one in (holds, fails, unclear, unmeasured)] == [
         "holds", "does not hold", "inconclusive", "not measured",
@@ -109,3 +111,11 @@ def test_a_study_that_is_not_whole_is_refused():
     del run.tables["cases"]
     with pytest.raises(StoreError, match="table cases has no where, finding, case"):
         section(run)
+
+
+def test_a_number_without_an_interval_says_so():
+    row = study_run().tables["findings"].iloc[0].to_dict()
+    assert "Difference in CKA: 0.425 (no interval; claim: above 0)" in claim_text(
+        {**row, "low": np.nan, "high": np.nan}
+    )
+    assert "Difference in CKA: 0.425 (claim: above 0)" in claim_text({**row, "low": 0.425, "high": 0.425})

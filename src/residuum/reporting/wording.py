@@ -38,8 +38,12 @@ def claim_text(row: Mapping[Any, Any]) -> str:
     """A claim of a document, its quantity with the interval, the rule, and what else is to be said."""
     text = str(row["finding"]).removesuffix(".") + "."
     if row["cases"]:
-        counted = np.isnan(row["low"]) or row["low"] == row["high"]
-        bounds = "" if counted else f"{CONFIDENCE} CI over all cases {row['low']:.3g} to {row['high']:.3g}; "
+        if row["low"] == row["high"]:  # one number, counted rather than sampled
+            bounds = ""
+        elif np.isnan(row["low"]):
+            bounds = "no interval; "
+        else:
+            bounds = f"{row['low']:.3g} to {row['high']:.3g} over all cases and their {CONFIDENCE} intervals; "
         text += f" {row['quantity']}: {row['ours']:.3g} ({bounds}claim: {row['rule']}); true in {row['cases']} cases"
         text += "." if np.isnan(row["document"]) else f"; the document has {row['document']:.4g}."
     return f"{text} Note: {row['note'].removesuffix('.')}." if row["note"] else text
